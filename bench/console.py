@@ -20,7 +20,7 @@ from lab.network import free_port
 from lab.process import wait_until
 from tidegate.console.snapshot import assumed_topology, policy_now, quotas_in_force
 from tidegate.console.whatif import Edits, play_what_if, situation_of
-from tidegate.controller_logic.model import Direction
+from tidegate_logic.model import Direction
 
 BROKERS, MEMBERS = 50, 1000
 _VIEWS, _UPDATES, _PLAYS, _REST_SECONDS = 5, 10, 3, 60

@@ -17,7 +17,7 @@ from tidegate.console.history import Past
 from tidegate.console.server import Console, ConsoleSettings, serve
 from tidegate.console.snapshot import Measured, Objects
 from tidegate.console.source import Trail
-from tidegate.controller_logic.model import ClientRate, Direction, Entity, Level, NicSpan, Readings
+from tidegate_logic.model import ClientRate, Direction, Entity, Level, NicSpan, Readings
 
 MB = 1_000_000
 PASS_SECONDS = 5.0

@@ -31,8 +31,8 @@ from lab.kafka import KafkaLab, QuotaChange
 from lab.load import LoadClient, LoadPlan
 from lab.network import Namespace
 from lab.rates import ByteSeries, Sample, steady_mean
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.quotas.mute import predicted_mute_seconds
 
 # The bytes of a machine's NIC in each second of the wall clock, as the kernel counts them. It
 # judges nothing.

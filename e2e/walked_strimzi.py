@@ -46,10 +46,10 @@ from lab.standing import cluster_tools, write_tools
 from tests.doubles.user_operator import UserOperator, kafka_user
 from tests.integration.commands.walked_tutorials import blocks, saved
 from tests.integration.kafka.certificates import Certificates, make_certificates
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey
 from tools.release.registry import Skopeo, local_registry
 
 ROOT = Path(__file__).parents[1]

@@ -35,7 +35,7 @@ _AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside"
 # no layer of the operator's image has them
 _CONSOLES = ("console",)
 _ROLLUPS = ("java", "spark_sample", "spark_start")
-_SOURCES = ("operator/tidegate", "pyproject.toml", "README.md", "LICENSE")
+_SOURCES = ("operator/tidegate", "controller_logic", "pyproject.toml", "README.md", "LICENSE")
 
 # makes a part in an empty directory, with another for what it needs meanwhile
 Make = Callable[[Path, Path], list[Saving]]

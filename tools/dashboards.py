@@ -22,8 +22,8 @@ from grafana_foundation_sdk.models import common as kinds
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from tidegate.controller_logic.decision import LevelState
-from tidegate.controller_logic.throttle.decision import Phase
+from tidegate_logic.decision import LevelState
+from tidegate_logic.throttle.decision import Phase
 
 _SOURCE: Final = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 _PICKED: Final = 'policy_namespace=~"$policy_namespace", policy=~"$policy"'

@@ -22,12 +22,12 @@ import yaml
 from tidegate.cli import EPILOGUE, app
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.commands.simulation_plot import simulation_svg
-from tidegate.controller_logic.reasons import STALLED, Reason
 from tidegate.resources.crd import Schema, crd_document, object_schema
 from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
 from tidegate.resources.rates import PATTERN
 from tidegate.simulation.outcome import outcome_of
 from tidegate.simulation.play import play
+from tidegate_logic.reasons import STALLED, Reason
 from tools.dashboards import DASHBOARDS, dashboard_json
 
 # docs/resources.md: fields, types, bounds, meaning and rules, from the schema that the API server

@@ -29,7 +29,7 @@ from tools.import_graph import ImportGraph, Module, circles, floors, import_grap
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("operator/tidegate",)
-CORE = "tidegate.controller_logic"
+CORE = "tidegate_logic"
 AROUND = ("demo", "lab", "bench", "image")
 
 # Version 0.1, which the bound on lines compares with. Its code was wrapped at 140 columns, so it is

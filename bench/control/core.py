@@ -13,9 +13,10 @@ from time import perf_counter
 from typing import Any
 
 from bench.results import Figure
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate.kafka.brokers import MetadataResponse, topology_of
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     Contract,
     Entity,
     Level,
@@ -29,7 +30,6 @@ from tidegate.controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from tidegate.kafka.brokers import MetadataResponse, topology_of
 
 # How long it takes to know the leaders of 20,000 partitions from the bytes of one Metadata answer
 # (bound: 300 ms).

@@ -30,12 +30,12 @@ from bench.control.world import (
 )
 from bench.results import Figure, median_of, percentile
 from lab.process import wait_until
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.brokers import FindCoordinatorRequest
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey
 
 _TIMEOUT_SECONDS = 120
 _JSON_PATCH = "application/json-patch+json"

@@ -13,9 +13,9 @@ from math import ceil, isfinite
 import numpy as np
 
 from bench.control.plant import Array, Blueprint, Entity, Plant
-from tidegate.controller_logic.decide import decide, settle
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.decide import decide, settle
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     ClientRate,
@@ -35,7 +35,7 @@ from tidegate.controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from tidegate.controller_logic.model import Entity as QuotaEntity
+from tidegate_logic.model import Entity as QuotaEntity
 
 _LAG_SECONDS = 2  # from a scrape until its samples can be asked for
 _FORGOTTEN_SECONDS = 300  # a series without new samples is gone

@@ -13,10 +13,10 @@ import psutil
 from bench.results import Figure, median_of
 from lab.process import wait_until
 from lab.prometheus import Exporter, Metrics, PrometheusLab, ScrapeTarget, exporting
-from tidegate.controller_logic.readings import flows_of
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
+from tidegate_logic.readings import flows_of
+from tidegate_logic.reasons import Reason
 
 BROKERS, CLIENTS, RUNS = 50, 5000, 3
 SCRAPE_SECONDS = 60  # the machine needs most of that to take so many series in

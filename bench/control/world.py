@@ -20,11 +20,11 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.operator import operator_command
 from lab.process import Process, wait_until
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey
 
 CRDS = Path(__file__).parent.parent.parent / "crds"
 GROUP, VERSION, NAMESPACE, POLICY, TOPIC = "tidegate.io", "v1alpha1", "bench", "bench", "bench"

@@ -10,7 +10,7 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 from bench.results import Figure
-from tidegate.controller_logic.replication.moves import (
+from tidegate_logic.replication.moves import (
     ClusterReplication,
     MoveKind,
     PartitionState,
@@ -19,15 +19,15 @@ from tidegate.controller_logic.replication.moves import (
     egress_of,
     ingress_of,
 )
-from tidegate.controller_logic.replication.rates import NicRoom, ReplicationMode, Terms
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate_logic.replication.rates import NicRoom, ReplicationMode, Terms
+from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
     ReplicationInput,
     ReplicationMemory,
     decide_replication,
     resources_of,
 )
-from tidegate.controller_logic.replication.throttles import Items, Resource
+from tidegate_logic.replication.throttles import Items, Resource
 
 BROKERS, MOVES = 50, 200
 _MB = 1_000_000

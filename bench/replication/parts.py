@@ -21,11 +21,11 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.rates import ByteSeries, Sample
-from tidegate.controller_logic.replication.moves import moves_of
-from tidegate.controller_logic.replication.throttles import LEADER_RATE, broker_resource
 from tidegate.errors import TidegateError
 from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.replication.moves import moves_of
+from tidegate_logic.replication.throttles import LEADER_RATE, broker_resource
 
 MB = 1_000_000
 KIB, MIB = 1024, 1024 * 1024

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:  # `tidegate --help` does without it
     import ssl

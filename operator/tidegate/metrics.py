@@ -27,14 +27,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tidegate import __version__
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.model import BYTE_RATE_OF, DIRECTION_OF, QuotaKey
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.nic_status import Pressure
 from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.throttle_metrics import POLICY_LABELS, ThrottleCounts, policy_labels, throttle_gauges
 from tidegate.throttle_metrics import PolicyReading as PolicyReading
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.model import BYTE_RATE_OF, DIRECTION_OF, QuotaKey
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.nic_status import Pressure
 
 _OURS = "tidegate"  # the logger above all of the program's own
 _MEMBER_LABELS = (*POLICY_LABELS, "tier", "member")

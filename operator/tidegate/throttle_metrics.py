@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 
-from tidegate.controller_logic.decision import Decision, LevelState
-from tidegate.controller_logic.model import (
+from tidegate_logic.decision import Decision, LevelState
+from tidegate_logic.model import (
     Direction,
     Entity,
     Level,
@@ -20,10 +20,10 @@ from tidegate.controller_logic.model import (
     RateKey,
     Readings,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.replication_pass import ReplicationDecision
-from tidegate.controller_logic.rollup_schedule import Due
-from tidegate.controller_logic.throttle.decision import (
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.replication_pass import ReplicationDecision
+from tidegate_logic.rollup_schedule import Due
+from tidegate_logic.throttle.decision import (
     Acts,
     Phase,
     StepKind,

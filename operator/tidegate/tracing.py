@@ -15,8 +15,8 @@ from zlib import crc32
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 from tidegate import __version__
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor

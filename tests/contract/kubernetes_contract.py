@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, InvalidResource, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
 from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector
+from tidegate_logic.reasons import Reason
 
 FINALIZER = "tidegate.io/restore"
 TIER_SPEC: JsonObject = {

@@ -18,7 +18,12 @@ from typing import Protocol
 import pytest
 
 from tests.doubles.quota_store import FaultyTree
-from tidegate.controller_logic.model import (
+from tidegate.errors import Conflict, OutcomeUnknown, RetryLater, Unreachable, WriteRefused
+from tidegate.kafka.quota_node import config_path, parse_quota
+from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
+from tidegate.kafka.zookeeper.nodes import ledger_path
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate_logic.model import (
     Default,
     Entity,
     LedgerEntry,
@@ -28,12 +33,7 @@ from tidegate.controller_logic.model import (
     StoredQuota,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import Conflict, OutcomeUnknown, RetryLater, Unreachable, WriteRefused
-from tidegate.kafka.quota_node import config_path, parse_quota
-from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
-from tidegate.kafka.zookeeper.nodes import ledger_path
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate_logic.reasons import Reason
 
 # --- a Kafka tree ---------------------------------------------------------------------------------
 # Another writer of it, and writes to try.

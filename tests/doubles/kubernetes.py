@@ -18,7 +18,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, InvalidResource, NotFound, TidegateError, Unauthorized
 from tidegate.kube import status
 from tidegate.kube.api import (
@@ -31,6 +30,7 @@ from tidegate.kube.api import (
     Secret,
 )
 from tidegate.kube.client import lease_body, lease_record
+from tidegate_logic.reasons import Reason
 
 Json = TypeVar("Json")
 

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.controller_logic.model import Entity, QuotaKey
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
 from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -29,6 +27,8 @@ from tidegate.kafka.zookeeper.tree import (
     ZnodeTree,
 )
 from tidegate.kafka.zookeeper.writer import plan_creates
+from tidegate_logic.model import Entity, QuotaKey
+from tidegate_logic.reasons import Reason
 
 # A tree of znodes in memory that compares, counts and refuses as ZooKeeper does. It has no
 # sessions, ephemeral nodes or permissions: access lists are stored, not enforced. Several threads

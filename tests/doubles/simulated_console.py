@@ -27,15 +27,15 @@ from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.events import EventDraft, broker_events, level_events
 from tidegate.control.report.status import policy_verdict, tier_verdict
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import Mode, Observation, QuotaKey, Topology
-from tidegate.controller_logic.quotas.contention import Repairs
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.simulation.play import play
 from tidegate.tracing import new_pass_id
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import Mode, Observation, QuotaKey, Topology
+from tidegate_logic.quotas.contention import Repairs
+from tidegate_logic.reasons import Reason
 
 EPOCH = 1_800_000_000.0
 KEY = "streaming/orders"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate_logic.model import Entity, QuotaKey
 
 EVERY_SECONDS = 120.0  # STRIMZI_FULL_RECONCILIATION_INTERVAL_MS
 Values = Mapping[QuotaKey, str | None]

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = (ROOT / "operator" / "tidegate" / "controller_logic",)
-PRODUCT = (ROOT / "operator" / "tidegate",)
+CORE = (ROOT / "controller_logic" / "tidegate_logic",)
+PRODUCT = (ROOT / "operator" / "tidegate", *CORE)
 
 
 @dataclass

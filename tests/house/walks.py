@@ -26,8 +26,8 @@ _SCRAPE_SECONDS = 15.0
 def cut() -> dict[str, object]:
     """One decide() that cuts the quota of the only entity, whose broker is over its NIC limit."""
     from tests.unit.controller_logic.loaded_world import USERS, loaded_world
-    from tidegate.controller_logic.decide import decide
-    from tidegate.controller_logic.model import Level, NicSpan
+    from tidegate_logic.decide import decide
+    from tidegate_logic.model import Level, NicSpan
 
     world = loaded_world(limit=20 * MB, contracts={Level.L3: 60 * MB})
     world.scrape_seconds = _SCRAPE_SECONDS
@@ -64,7 +64,7 @@ def quota_to_znode() -> dict[str, object]:
     from tidegate.control.declared import declare
     from tidegate.control.observe import KafkaCluster
     from tidegate.control.reconcile import ControlPass
-    from tidegate.controller_logic.model import Entity, QuotaKey
+    from tidegate_logic.model import Entity, QuotaKey
 
     declared_policy = {
         **policy(),

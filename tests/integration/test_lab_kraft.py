@@ -13,10 +13,10 @@ from lab.kraft import KraftLab
 from lab.packages import KAFKA_3, KAFKA_4
 from lab.process import wait_until
 from lab.quota_watch import PRODUCE_KEY, watched_quotas
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.long]
 

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.plan import BROKERS, MB, NAMESPACE, TOPICS
 from tests.simulation.systems import QUOTA_KEYS, Kafka
 from tests.simulation.virtual_time import VirtualTime
-from tidegate.controller_logic.contracts.targets import is_override_only
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -27,6 +24,9 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.resources.fields import parse_moment
+from tidegate_logic.contracts.targets import is_override_only
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.quotas.mute import predicted_mute_seconds
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

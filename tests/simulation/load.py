@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.plan import BROKERS
 from tests.simulation.systems import QUOTA_KEYS, Kafka, Link
 from tests.simulation.virtual_time import VirtualTime
-from tidegate.controller_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
+from tidegate_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

@@ -15,12 +15,15 @@ from tests.simulation.plan import BROKERS, MB
 from tests.simulation.systems import Kafka, Link
 from tests.simulation.virtual_time import VirtualTime
 from tests.unit.controller_logic.replicating import Cluster, apply
-from tidegate.controller_logic.replication.moves import (
+from tidegate.errors import TidegateError
+from tidegate.kafka.throttle_record import record_of
+from tidegate.kafka.zookeeper.nodes import THROTTLES_PATH
+from tidegate_logic.replication.moves import (
     ClusterReplication,
     PartitionState,
     ReplicaKey,
 )
-from tidegate.controller_logic.replication.throttles import (
+from tidegate_logic.replication.throttles import (
     ConfigChange,
     Configs,
     Items,
@@ -30,9 +33,6 @@ from tidegate.controller_logic.replication.throttles import (
     broker_resource,
     items_of,
 )
-from tidegate.errors import TidegateError
-from tidegate.kafka.throttle_record import record_of
-from tidegate.kafka.zookeeper.nodes import THROTTLES_PATH
 
 if TYPE_CHECKING:
     from tests.simulation.world import Process, World

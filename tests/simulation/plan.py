@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from tidegate.controller_logic.replication.throttles import (
+from tidegate_logic.replication.throttles import (
     FOLLOWER_LIST,
     FOLLOWER_RATE,
     LEADER_LIST,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from tests.doubles.quota_store import MemoryQuotaStore
 from tests.simulation.plan import BROKERS, TOPICS
 from tests.simulation.virtual_time import Killed
-from tidegate.controller_logic.model import Entity, TopicLeaders, Topology
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kafka.zookeeper.tree import Acl, Operation, Znode
 from tidegate.kube import api
+from tidegate_logic.model import Entity, TopicLeaders, Topology
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from tests.simulation.world import Process, World

@@ -11,17 +11,17 @@ from dataclasses import replace
 import tidegate.control.manager as manager
 import tidegate.control.observe as observe
 import tidegate.control.ownership as ownership
-import tidegate.controller_logic.decide as decide
 import tidegate.kafka.claim as claims
 import tidegate.kafka.zookeeper.store as store
 import tidegate.kube.lease as lease
+import tidegate_logic.decide as decide
 from tests.simulation import process
-from tidegate.controller_logic.contracts.desired import Desired
-from tidegate.controller_logic.model import DeletionPolicy
-from tidegate.controller_logic.quotas import plan
-from tidegate.controller_logic.quotas.budget import RemovalMemory
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube import api
+from tidegate_logic.contracts.desired import Desired
+from tidegate_logic.model import DeletionPolicy
+from tidegate_logic.quotas import plan
+from tidegate_logic.quotas.budget import RemovalMemory
 
 
 def a1_budget() -> None:

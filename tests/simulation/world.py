@@ -20,8 +20,6 @@ from tests.simulation.plan import NAMESPACE, Act, Plan, PolicyPlan
 from tests.simulation.process import Process
 from tests.simulation.systems import QUOTA_KEYS, Fault, Kafka
 from tests.simulation.virtual_time import Scheduler, VirtualTime
-from tidegate.controller_logic.model import Entity, QuotaKey
-from tidegate.controller_logic.replication.throttles import ConfigChange
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -31,6 +29,8 @@ from tidegate.kube.api import (
     ObjectRef,
     ResourceKind,
 )
+from tidegate_logic.model import Entity, QuotaKey
+from tidegate_logic.replication.throttles import ConfigChange
 
 LOGIN = "zookeeper-login"
 

@@ -14,9 +14,9 @@ from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import Look, Promise, Texts, disagreements
 from tests.integration.operator.test_kraft_kills import VICTIMS, Changes, order_of_kills, tier_spec
 from tests.unit.control.stage import Stage
-from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, StoredQuota
-from tidegate.controller_logic.reasons import Reason
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+from tidegate_logic.model import Entity, LedgerEntry, LedgerRecord, StoredQuota
+from tidegate_logic.reasons import Reason
 
 ALICE, BOB, STRANGER = Entity("alice"), Entity("bob"), Entity("mallory")
 BEFORE: dict[str, Texts] = {"bob": {PRODUCE: "7"}, "mallory": {FETCH: "5"}}

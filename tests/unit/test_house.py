@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = sorted((ROOT / "operator" / "tidegate" / "controller_logic").rglob("*.py"))
+CORE = sorted((ROOT / "controller_logic" / "tidegate_logic").rglob("*.py"))
 MODEL = sorted((ROOT / "operator" / "tidegate" / "simulation").glob("*.py"))
 IMPURE = {
     "asyncio",
@@ -51,7 +51,7 @@ def _package(module: str) -> str:
 @pytest.mark.parametrize("path", CORE, ids=lambda path: path.name)
 def test_the_core_touches_no_clock_no_network_no_file_and_no_chance(path: Path) -> None:
     modules = imported_modules(path)
-    assert modules <= sys.stdlib_module_names | {"tidegate.controller_logic"}
+    assert modules <= sys.stdlib_module_names | {"tidegate_logic"}
     assert not modules & IMPURE
 
 
@@ -59,7 +59,7 @@ def test_the_core_touches_no_clock_no_network_no_file_and_no_chance(path: Path) 
 def test_the_modelled_cluster_touches_nothing_outside_either(path: Path) -> None:
     modules = imported_modules(path)
     assert modules <= sys.stdlib_module_names | {
-        "tidegate.controller_logic",
+        "tidegate_logic",
         "tidegate.simulation",
     }
     assert not modules & IMPURE

@@ -16,10 +16,12 @@ from prometheus_client.core import Metric
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.plant import actor, simulated_cluster, want
 from tests.unit.controller_logic.replicating import FIXED, Cluster
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.contracts.overrides import Overridden
-from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
-from tidegate.controller_logic.model import (
+from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
+from tidegate.settings import LogFormat, LogLevel
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.overrides import Overridden
+from tidegate_logic.decision import Decision, LevelReport, LevelState
+from tidegate_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -35,12 +37,10 @@ from tidegate.controller_logic.model import (
     Tier,
     WriteKind,
 )
-from tidegate.controller_logic.quotas.contention import Contention
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.rollup_schedule import Due
-from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
-from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
-from tidegate.settings import LogFormat, LogLevel
+from tidegate_logic.quotas.contention import Contention
+from tidegate_logic.reasons import Reason
+from tidegate_logic.rollup_schedule import Due
+from tidegate_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \| (.*) \|$")

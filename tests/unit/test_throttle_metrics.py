@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.controller_logic.plant import MB, OUT, actor, simulated_cluster, want
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.contracts.overrides import Overridden
-from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
-from tidegate.controller_logic.model import (
+from tidegate.metrics import Telemetry
+from tidegate.throttle_metrics import PolicyReading
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.overrides import Overridden
+from tidegate_logic.decision import Decision, LevelReport, LevelState
+from tidegate_logic.model import (
     ClientRate,
     Entity,
     Level,
@@ -24,10 +26,8 @@ from tidegate.controller_logic.model import (
     Tier,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
-from tidegate.metrics import Telemetry
-from tidegate.throttle_metrics import PolicyReading
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
 
 POLICY = "streaming/orders"
 LABELS = {"policy_namespace": "streaming", "policy": "orders"}

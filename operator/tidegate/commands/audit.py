@@ -20,12 +20,12 @@ from tidegate.control.audit.lines import (
     seconds_of,
     trail_files,
 )
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
-from tidegate.controller_logic.quota_values import KEY_WORDS, quota_words
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM
+from tidegate_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
+from tidegate_logic.quota_values import KEY_WORDS, quota_words
+from tidegate_logic.reasons import Reason
 
 # One sentence for each audit line. Every number comes from the line; no missing one is made up.
 

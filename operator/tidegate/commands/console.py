@@ -26,9 +26,9 @@ from tidegate.commands.output import Page
 from tidegate.control.declared import Declared
 from tidegate.control.metrics_watch import Reader
 from tidegate.control.trust import refuse_other_hosts
-from tidegate.controller_logic.model import Topology
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
+from tidegate_logic.model import Topology
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from tidegate.kube.api import LeaseRecord

@@ -19,7 +19,6 @@ import yaml
 
 from tidegate.control.connections import QUOTAS_STAY, prometheus_server
 from tidegate.control.trust import SecretData, Secrets
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.resources.authentication import (
@@ -36,6 +35,7 @@ from tidegate.resources.authentication import (
 )
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import Prometheus, ZooKeeperConnection
+from tidegate_logic.reasons import Reason
 
 _NAME = "credentials-file"  # what the file is called where no policy names a Secret
 _NOT_READ = "nothing was read"

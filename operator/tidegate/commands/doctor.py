@@ -34,19 +34,19 @@ from tidegate.commands.findings import (
 from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.controller_logic.contracts.desired import DEFAULT_USER
-from tidegate.controller_logic.model import Entity, Mode, StrimziUsers
-from tidegate.controller_logic.quotas.strimzi import (
+from tidegate.errors import TidegateError, Unauthorized
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
+from tidegate.kube.login import Login, Right
+from tidegate_logic.contracts.desired import DEFAULT_USER
+from tidegate_logic.model import Entity, Mode, StrimziUsers
+from tidegate_logic.quotas.strimzi import (
     IGNORED_USERS,
     declaring,
     is_within_reach,
     kafka_user_of,
     removal_words,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import TidegateError, Unauthorized
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
-from tidegate.kube.login import Login, Right
+from tidegate_logic.reasons import Reason
 
 
 @takes_policy_and_cluster

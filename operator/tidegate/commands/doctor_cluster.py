@@ -15,12 +15,12 @@ from tidegate.control.observe import (
     objections,
     plugin_words,
 )
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication
+from tidegate_logic.reasons import Reason
 
 
 def examine_cluster(

@@ -19,12 +19,12 @@ from tidegate.commands.findings import (
     warning,
 )
 from tidegate.commands.inputs import PolicySource, metrics_of
-from tidegate.controller_logic.model import Readings
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.prometheus.probe import Found
 from tidegate.prometheus.queries import identity_of
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
+from tidegate_logic.model import Readings
+from tidegate_logic.reasons import Reason
 
 RULES = "examples/metrics/jmx-exporter-rules.yaml"
 _NOT_MEASURED = "The load of the brokers is not known, so nothing is throttled on it."

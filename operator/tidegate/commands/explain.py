@@ -35,10 +35,13 @@ from tidegate.commands.output import (
 )
 from tidegate.commands.words import ago_words, short_words
 from tidegate.control.report.status import rfc3339
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate.kafka.ledger import LEDGER_RECORD
+from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
+from tidegate.resources.fields import parse_moment
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     Default,
     Entity,
@@ -47,21 +50,18 @@ from tidegate.controller_logic.model import (
     QuotaKey,
     StoredQuota,
 )
-from tidegate.controller_logic.quota_values import (
+from tidegate_logic.quota_values import (
     KEY_WORDS,
     enforced_rate,
     quota_words,
     rate_words,
 )
-from tidegate.controller_logic.quotas.contention import resync_command
-from tidegate.controller_logic.quotas.precedence import (
+from tidegate_logic.quotas.contention import resync_command
+from tidegate_logic.quotas.precedence import (
     Applicable,
     PrecedenceLevel,
 )
-from tidegate.controller_logic.quotas.strimzi import removal_words
-from tidegate.kafka.ledger import LEDGER_RECORD
-from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
-from tidegate.resources.fields import parse_moment
+from tidegate_logic.quotas.strimzi import removal_words
 
 # An explanation as sentences for somebody who was just woken up: the limit, who set it and why, and
 # what it shadows.

@@ -10,8 +10,8 @@ from tidegate.commands.output import Document
 from tidegate.commands.plan import entity_document
 from tidegate.commands.words import KEY_ORDER
 from tidegate.control.report.status import rfc3339
-from tidegate.controller_logic.contracts.desired import MemberReport
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     Entity,
     LedgerEntry,
@@ -20,11 +20,11 @@ from tidegate.controller_logic.model import (
     QuotaKey,
     StoredQuota,
 )
-from tidegate.controller_logic.quota_values import (
+from tidegate_logic.quota_values import (
     enforced_rate,
     same_quota,
 )
-from tidegate.controller_logic.quotas.precedence import (
+from tidegate_logic.quotas.precedence import (
     Applicable,
     PrecedenceLevel,
     Shadowed,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.commands.output import Document, Page
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.nics import FUTURE_SECONDS
+from tidegate_logic.reasons import Reason
 
 QUOTAS_STAY = "Every quota stays as it is until then."
 

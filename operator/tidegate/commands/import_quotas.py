@@ -38,11 +38,11 @@ from tidegate.control.strimzi import (
     read_kafka_user,
     strimzi_place,
 )
-from tidegate.controller_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
-from tidegate.controller_logic.quota_values import enforced_rate, number_of
-from tidegate.controller_logic.quotas.strimzi import IGNORED_USERS, PAUSED
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound, TidegateError
+from tidegate_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
+from tidegate_logic.quota_values import enforced_rate, number_of
+from tidegate_logic.quotas.strimzi import IGNORED_USERS, PAUSED
+from tidegate_logic.reasons import Reason
 
 
 @takes_policy_and_cluster

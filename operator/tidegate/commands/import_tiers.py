@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tidegate.controller_logic.model import Entity, Level
 from tidegate.errors import InvalidResource
 from tidegate.resources.kinds import API_VERSION, parse_object
 from tidegate.resources.rates import FLOOR_BYTES_PER_SECOND
 from tidegate.resources.tiers import MAX_MEMBERS, TierMember
 from tidegate.yaml_text import yaml_text
+from tidegate_logic.model import Entity, Level
 
 # Work that can wait, by the words that people name it with; all other clients are proposed for L2.
 _CAN_WAIT = re.compile(

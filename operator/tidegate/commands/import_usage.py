@@ -17,18 +17,6 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.import_tiers import Proposals, matches_any, quantity
 from tidegate.commands.inputs import PolicySource, metrics_of
-from tidegate.controller_logic.contracts.recommend import rounded_up
-from tidegate.controller_logic.model import (
-    BYTE_RATE_KEYS,
-    BYTE_RATE_OF,
-    DIRECTION_OF,
-    MAX_BYTE_RATE,
-    AdviceTerms,
-    Entity,
-    Level,
-    StoredQuota,
-)
-from tidegate.controller_logic.quota_values import rate_words
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import (
     BrokerInstances,
@@ -38,6 +26,18 @@ from tidegate.prometheus.settings import (
 )
 from tidegate.prometheus.usage_windows import ClientUsage, KnownTime, Period, UsageReading
 from tidegate.resources.rates import parse_byte_rate
+from tidegate_logic.contracts.recommend import rounded_up
+from tidegate_logic.model import (
+    BYTE_RATE_KEYS,
+    BYTE_RATE_OF,
+    DIRECTION_OF,
+    MAX_BYTE_RATE,
+    AdviceTerms,
+    Entity,
+    Level,
+    StoredQuota,
+)
+from tidegate_logic.quota_values import rate_words
 
 _HOUR, _DAY = 3600, 86_400
 _MOST_DAYS = 30

@@ -25,8 +25,6 @@ from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, 
 from tidegate.control.replication import ReplicationSource
 from tidegate.control.strimzi import kafka_users_now, no_kafka_users
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
-from tidegate.controller_logic.model import Note, Usage
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -45,6 +43,8 @@ from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
 from tidegate.settings import PolicyBounds
+from tidegate_logic.model import Note, Usage
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from tidegate.kafka.adminapi.store import AdminQuotaStore

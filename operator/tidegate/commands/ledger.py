@@ -8,10 +8,10 @@ from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.inputs import AccessOptions, opened_both
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.zookeeper.nodes import read_cluster
+from tidegate_logic.reasons import Reason
 
 WATCHED_SECONDS = 5.0  # controllers write to ZooKeeper twice a second as long as they do
 

@@ -12,12 +12,12 @@ from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.pause import DryRun, DryRunOption
 from tidegate.control.report.status import rfc3339
-from tidegate.controller_logic.model import Entity, Member, RateForm, Tier
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import QUOTA_OVERRIDES
 from tidegate.resources.kinds import API_VERSION, parse_object
 from tidegate.resources.tiers import MAX_DAYS_AHEAD
+from tidegate_logic.model import Entity, Member, RateForm, Tier
+from tidegate_logic.reasons import Reason
 
 app = typer.Typer(
     add_completion=False,

@@ -34,10 +34,11 @@ from tidegate.commands.reassignments import (
 from tidegate.commands.words import KEY_ORDER, short_words
 from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate.errors import TidegateError
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     Advice,
     Default,
     Entity,
@@ -48,12 +49,11 @@ from tidegate.controller_logic.model import (
     QuotaWrite,
     WriteKind,
 )
-from tidegate.controller_logic.quota_values import KEY_WORDS, enforced_rate
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate_logic.quota_values import KEY_WORDS, enforced_rate
+from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
     ReplicationMemory,
 )
-from tidegate.errors import TidegateError
 
 # The rows of a plan, one for each entity and quota key. The value in force comes from the
 # observation, every other number from the decision; nothing is computed here.

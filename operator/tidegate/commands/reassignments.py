@@ -16,17 +16,17 @@ from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.replication import nics_of, terms_of
 from tidegate.control.report.replication import stall_words, stalls_of
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import Move, MoveKind, by_side, bytes_left
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate.errors import UserActionRequired
+from tidegate.kafka.throttle_record import record_of
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import Move, MoveKind, by_side, bytes_left
+from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
     ReplicationInput,
     ReplicationMemory,
     decide_replication,
     resources_of,
 )
-from tidegate.errors import UserActionRequired
-from tidegate.kafka.throttle_record import record_of
 
 _FROM_THE_TOP = "\x1b[H\x1b[J"
 _TITLES = {MoveKind.REASSIGNMENT: "Reassignments", MoveKind.RECOVERY: "Recovery"}

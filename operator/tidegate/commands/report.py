@@ -19,7 +19,6 @@ from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
 from tidegate.control.audit.lines import lines_in
 from tidegate.control.connections import settings_of
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import is_ago, moment
@@ -49,6 +48,7 @@ from tidegate.rollup.report.request import (
 )
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.reasons import Reason
 
 # The policy's share of a report: names of members, contracts, recommendations, prices, and the
 # series behind its tables. Neither Kubernetes nor a Secret is read.

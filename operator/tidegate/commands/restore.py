@@ -29,9 +29,12 @@ from tidegate.commands.restore_throttles import (
 )
 from tidegate.commands.words import KEY_ORDER, ago_words, short_words
 from tidegate.control.reconcile import Applied, apply_writes
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate.errors import Conflict, RetryLater, WriteRefused
+from tidegate.kafka.claim import wrong_cluster
+from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     Default,
     DeletionPolicy,
     Entity,
@@ -43,12 +46,9 @@ from tidegate.controller_logic.model import (
     StoredQuota,
     Topology,
 )
-from tidegate.controller_logic.quota_values import KEY_WORDS
-from tidegate.controller_logic.quotas.steps import is_disturbed
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import Conflict, RetryLater, WriteRefused
-from tidegate.kafka.claim import wrong_cluster
-from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate_logic.quota_values import KEY_WORDS
+from tidegate_logic.quotas.steps import is_disturbed
+from tidegate_logic.reasons import Reason
 
 # One round of giving back: the operator's own decision for a policy that is being deleted.
 #

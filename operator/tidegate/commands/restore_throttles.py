@@ -13,17 +13,17 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import AccessOptions, opened_replication
 from tidegate.commands.output import Column, Document, Page, Sheet
 from tidegate.control.replication import ReplicationSource
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate.errors import RetryLater, TidegateError
+from tidegate.kafka.quota_store import QuotaStore
+from tidegate.kafka.throttle_record import policy_key_of, record_of, record_to_bytes
+from tidegate_logic.replication.replication_pass import (
     SETTLE_SECONDS,
     ReplicationInput,
     ReplicationMemory,
     decide_replication,
     not_applied,
 )
-from tidegate.controller_logic.replication.throttles import Configs, Items, Resource, items_of
-from tidegate.errors import RetryLater, TidegateError
-from tidegate.kafka.quota_store import QuotaStore
-from tidegate.kafka.throttle_record import policy_key_of, record_of, record_to_bytes
+from tidegate_logic.replication.throttles import Configs, Items, Resource, items_of
 
 _ROUND_SECONDS = 5.0
 _LONGEST_SECONDS = 60.0  # for a broker that does not answer, or somebody who writes the record, too

@@ -13,9 +13,9 @@ from tidegate.commands.inputs import PolicyOptions, stored_policy
 from tidegate.commands.output import Document, ExitCode, OutputFormat, Page, publish
 from tidegate.control.declared import object_key
 from tidegate.control.report.status import rfc3339
-from tidegate.controller_logic.quotas.contention import RESYNC, named_entity
 from tidegate.errors import InvalidResource, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
+from tidegate_logic.quotas.contention import RESYNC, named_entity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from rich import progress as rich_progress
 
 from tidegate.commands.output import Column, Page, Sheet
-from tidegate.controller_logic.quota_values import rate_words
 from tidegate.rollup.labels import NO_LABELS
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import TableKind
 from tidegate.rollup.show import Answer, key_columns, ranked_columns
 from tidegate.rollup.tables.verify import Tally, Verdict
+from tidegate_logic.quota_values import rate_words
 
 _MOST_FINDINGS = 20
 _TITLES = {

@@ -14,9 +14,9 @@ from tidegate import __version__
 from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
+from tidegate_logic.reasons import Reason
 
 # `tidegate version`: the version of the program, for bug reports and upgrade scripts.
 

@@ -11,8 +11,6 @@ from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet
 from tidegate.commands.plan import entity_document
 from tidegate.commands.simulation_file import SimulationInput, read_simulation
 from tidegate.commands.words import elapsed_words
-from tidegate.controller_logic.model import KEY_OF, Mode
-from tidegate.controller_logic.quota_values import KEY_WORDS, rate_words
 from tidegate.errors import InvalidResource
 from tidegate.simulation.outcome import (
     Amounts,
@@ -25,6 +23,8 @@ from tidegate.simulation.outcome import (
     outcome_of,
 )
 from tidegate.simulation.play import Member, Play, play
+from tidegate_logic.model import KEY_OF, Mode
+from tidegate_logic.quota_values import KEY_WORDS, rate_words
 
 _SHOWN_EVENTS: Final = 150
 _SHORTEST_SHOWN_SECONDS: Final = 0.5  # of a mute

@@ -17,8 +17,6 @@ from tidegate.commands.inputs import (
 )
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.metrics_watch import SHORTEST_INTERVAL_SECONDS
-from tidegate.controller_logic.contracts.leader_scaling import Leaders
-from tidegate.controller_logic.model import Direction, Entity, Member, TopicLeaders, Topology
 from tidegate.errors import InvalidResource
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import (
@@ -40,6 +38,8 @@ from tidegate.resources.simulation import (
 )
 from tidegate.simulation.cluster import Background, Demand
 from tidegate.simulation.play import Scenario
+from tidegate_logic.contracts.leader_scaling import Leaders
+from tidegate_logic.model import Direction, Entity, Member, TopicLeaders, Topology
 
 _SHOWN_PROBLEMS = 6
 _MOST_BUSY_SECONDS = 1_000_000  # measured: two minutes of one processor, and 0.8 GB

@@ -9,8 +9,6 @@ from math import ceil
 from typing import Final
 
 from tidegate.commands.words import elapsed_words
-from tidegate.controller_logic.model import KEY_OF
-from tidegate.controller_logic.quota_values import KEY_WORDS, rate_words
 from tidegate.rollup.report.svg import (
     WIDTH,
     Markup,
@@ -38,6 +36,8 @@ from tidegate.simulation.outcome import (
     nic_rates,
 )
 from tidegate.simulation.play import Play
+from tidegate_logic.model import KEY_OF
+from tidegate_logic.quota_values import KEY_WORDS, rate_words
 
 _LEFT, _RIGHT = 170, WIDTH - 96  # at the right: the limit
 _TOP, _NIC_HEIGHT, _BETWEEN, _ROW_HEIGHT = 88, 150, 48, 34

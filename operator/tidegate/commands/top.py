@@ -26,11 +26,11 @@ from tidegate.commands.top_rows import (
     rate_rows,
 )
 from tidegate.commands.words import ago_words
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.model import Observation
-from tidegate.controller_logic.quota_values import KEY_WORDS, rate_words
-from tidegate.controller_logic.throttle.nic_status import over_count_words
 from tidegate.errors import InvalidResource, TidegateError
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.model import Observation
+from tidegate_logic.quota_values import KEY_WORDS, rate_words
+from tidegate_logic.throttle.nic_status import over_count_words
 
 # Output for people: three tables for 100 columns, and sentences for members not at their contract.
 

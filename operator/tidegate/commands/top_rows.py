@@ -14,10 +14,11 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import AccessOptions, PolicySource, metrics_of, opened_cluster
 from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
-from tidegate.controller_logic.contracts.desired import MemberReport
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate.errors import TidegateError
+from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     DIRECTION_OF,
     ClientRate,
     Direction,
@@ -30,16 +31,15 @@ from tidegate.controller_logic.model import (
     Readings,
     StoredQuota,
 )
-from tidegate.controller_logic.quota_values import enforced_rate
-from tidegate.controller_logic.readings import Flows, flows_of
-from tidegate.controller_logic.throttle.nic_status import (
+from tidegate_logic.quota_values import enforced_rate
+from tidegate_logic.readings import Flows, flows_of
+from tidegate_logic.throttle.nic_status import (
     NicStatus,
     Pressure,
     Watched,
     WatchedBroker,
     watch,
 )
-from tidegate.errors import TidegateError
 
 # One policy's cluster and its load, read but not written, observed and judged as by the operator.
 #

@@ -4,8 +4,8 @@ Where every digit counts, use `controller_logic.quota_values.quota_words`, which
 integer. Apart from `output`, which `tidegate --help` imports and which knows nothing of quotas.
 """
 
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, QuotaKey
-from tidegate.controller_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, rate_words
+from tidegate_logic.model import BYTE_RATE_KEYS, QuotaKey
+from tidegate_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, rate_words
 
 KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
 

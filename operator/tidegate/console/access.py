@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from kubernetes import client
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.kube.api import ResourceKind
 from tidegate.kube.client import Transport
+from tidegate_logic.reasons import Reason
 
 _KEPT_SECONDS: Final = 60.0
 _MOST_KEPT: Final = 10_000

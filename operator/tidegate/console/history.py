@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.console.snapshot import PolicyNow
-from tidegate.controller_logic.model import Direction, Level
+from tidegate_logic.model import Direction, Level
 
 NIC_SECONDS: Final = 900.0
 MEMBER_SECONDS: Final = 6 * 3600.0

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from tidegate.console.parts import ROWS
 from tidegate.console.snapshot import seconds_of
-from tidegate.controller_logic.quota_values import rate_words
+from tidegate_logic.quota_values import rate_words
 
 UNKNOWN: Final = "unknown"
 MOST_ROWS: Final = 100

@@ -13,9 +13,9 @@ from tidegate.console.markup import UNKNOWN, ago, joined, name, rate
 from tidegate.console.now_page import members_table
 from tidegate.console.parts import Kept, Page, Part
 from tidegate.console.snapshot import MemberNow, PolicyNow
-from tidegate.controller_logic.model import QuotaKey
-from tidegate.controller_logic.quota_values import quota_words
-from tidegate.controller_logic.quotas.precedence import PrecedenceLevel
+from tidegate_logic.model import QuotaKey
+from tidegate_logic.quota_values import quota_words
+from tidegate_logic.quotas.precedence import PrecedenceLevel
 
 
 def member_page(

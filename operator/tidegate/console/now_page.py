@@ -34,9 +34,9 @@ from tidegate.console.snapshot import (
     OverrideNow,
     PolicyNow,
 )
-from tidegate.controller_logic.model import Level, Mode
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.nic_status import Pressure
+from tidegate_logic.model import Level, Mode
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.nic_status import Pressure
 
 _SPARK: Final = (120, 28)
 _FULL: Final = 1.25  # share of the limit at the top of a sparkline

@@ -48,9 +48,9 @@ from tidegate.console.whatif import (
 )
 from tidegate.control.audit.lines import AuditLine
 from tidegate.control.declared import SpecReader
-from tidegate.controller_logic.model import Contract, Direction, Level, RateForm
 from tidegate.errors import TidegateError
 from tidegate.resources.rates import parse_byte_rate
+from tidegate_logic.model import Contract, Direction, Level, RateForm
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request

@@ -13,8 +13,17 @@ from operator import is_
 from typing import Any, Final
 
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare, object_key
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.model import (
+from tidegate.errors import TidegateError
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    EVENTS,
+    PASS_ANNOTATION,
+    QUOTA_OVERRIDES,
+    ResourceKind,
+)
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.model import (
     KEY_OF,
     Direction,
     Entity,
@@ -29,22 +38,13 @@ from tidegate.controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from tidegate.controller_logic.readings import Flows, flows_of
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.nic_status import (
+from tidegate_logic.readings import Flows, flows_of
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.nic_status import (
     NicStatus,
     Pressure,
     WatchedBroker,
     watch,
-)
-from tidegate.errors import TidegateError
-from tidegate.kube.api import (
-    BROKER_BANDWIDTH_POLICIES,
-    BUSINESS_TIERS,
-    EVENTS,
-    PASS_ANNOTATION,
-    QUOTA_OVERRIDES,
-    ResourceKind,
 )
 
 RawObject = Mapping[str, Any]

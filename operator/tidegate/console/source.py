@@ -22,7 +22,6 @@ from tidegate.console.snapshot import LeaseNow, Measured, Objects, RawObject
 from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
 from tidegate.control.declared import Declared, declare, object_key
 from tidegate.control.metrics_watch import Reader
-from tidegate.controller_logic.model import Direction, Level, Topology
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -35,6 +34,7 @@ from tidegate.kube.api import (
 )
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.series import Series
+from tidegate_logic.model import Direction, Level, Topology
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from tidegate.console.markup import MOST_ROWS, joined, name, rate, table
 from tidegate.console.parts import Page, Part
 from tidegate.console.source import Trail
 from tidegate.console.whatif import MemberResult, NicResult, Result
-from tidegate.controller_logic.model import Direction, Level
+from tidegate_logic.model import Direction, Level
 
 
 def what_if_page(result: Result, before: Result | None) -> Markup:

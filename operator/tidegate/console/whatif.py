@@ -16,10 +16,12 @@ from typing import Any, Final
 
 import yaml
 
-from tidegate.controller_logic.contracts.desired import MemberReport
-from tidegate.controller_logic.contracts.leader_scaling import Leaders
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate.simulation.play import Scenario, SimulatedOperator
+from tidegate.yaml_text import yaml_text
+from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.contracts.leader_scaling import Leaders
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     DIRECTION_OF,
     BrokerLimit,
     ClientRate,
@@ -37,12 +39,10 @@ from tidegate.controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from tidegate.controller_logic.quota_values import enforced_rate
-from tidegate.controller_logic.readings import BINDING_MILLISECONDS
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.nic_status import Pressure
-from tidegate.simulation.play import Scenario, SimulatedOperator
-from tidegate.yaml_text import yaml_text
+from tidegate_logic.quota_values import enforced_rate
+from tidegate_logic.readings import BINDING_MILLISECONDS
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.nic_status import Pressure
 
 SECONDS: Final = 600
 _LARGE_PLACES: Final = 2000  # members on brokers; from here on Prometheus is asked less often

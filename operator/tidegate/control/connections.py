@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.control.replication import ReplicationSource
 from tidegate.control.trust import Secrets, read_secrets
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError, UserActionRequired, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import QuotaStore
@@ -50,6 +49,7 @@ from tidegate.resources.authentication import (
 from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import UNBOUNDED, PolicyBounds
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from tidegate.kafka.adminapi.store import AdminQuotaStore

@@ -31,8 +31,6 @@ from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgr
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.control.strimzi import KnownKafkaUsers
 from tidegate.control.trust import refuse_other_hosts
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import Readings, Topology
 from tidegate.errors import InvalidResource, LedgerElsewhere, TidegateError
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube.api import (
@@ -45,6 +43,8 @@ from tidegate.kube.api import (
 )
 from tidegate.metrics import count_writes
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import Readings, Topology
 
 log = structlog.get_logger(__name__)
 

@@ -10,8 +10,29 @@ from typing import Any
 
 from tidegate.control.namespaces import NamespaceLabels, TierAdmission, unknown_labels
 from tidegate.control.strimzi import KafkaUsersOf, no_kafka_users, strimzi_place
-from tidegate.controller_logic.contracts.desired import DEFAULT_USER
-from tidegate.controller_logic.model import (
+from tidegate.errors import InvalidResource
+from tidegate.kafka.quota_store import REPLACE_CLAIM
+from tidegate.resources.fields import parse_moment
+from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
+from tidegate.resources.policy import BrokerLimits as DeclaredLimits
+from tidegate.resources.policy import MetricsSource, NicLimits, PolicySpec
+from tidegate.resources.rates import (
+    ContractRates,
+    DefaultQuota,
+    DirectionRates,
+    QuotaDefaults,
+    ThrottledRates,
+)
+from tidegate.resources.rollup import Recommend
+from tidegate.resources.tiers import (
+    MAX_DAYS_AHEAD,
+    OverrideRates,
+    OverrideSpec,
+    TierMember,
+    TierSpec,
+)
+from tidegate_logic.contracts.desired import DEFAULT_USER
+from tidegate_logic.model import (
     STALE_AFTER_SECONDS,
     AdviceTerms,
     AllowedEntities,
@@ -34,30 +55,9 @@ from tidegate.controller_logic.model import (
     StrimziUsers,
     Tier,
 )
-from tidegate.controller_logic.quotas.contention import RESYNC
-from tidegate.controller_logic.quotas.plan import CONFIRM_REMOVAL
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import InvalidResource
-from tidegate.kafka.quota_store import REPLACE_CLAIM
-from tidegate.resources.fields import parse_moment
-from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
-from tidegate.resources.policy import BrokerLimits as DeclaredLimits
-from tidegate.resources.policy import MetricsSource, NicLimits, PolicySpec
-from tidegate.resources.rates import (
-    ContractRates,
-    DefaultQuota,
-    DirectionRates,
-    QuotaDefaults,
-    ThrottledRates,
-)
-from tidegate.resources.rollup import Recommend
-from tidegate.resources.tiers import (
-    MAX_DAYS_AHEAD,
-    OverrideRates,
-    OverrideSpec,
-    TierMember,
-    TierSpec,
-)
+from tidegate_logic.quotas.contention import RESYNC
+from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
+from tidegate_logic.reasons import Reason
 
 # --- validated objects become values of the core; unset fields get their documented defaults ------
 

@@ -10,10 +10,10 @@ policy that is being deleted gives everything back, in doubt or not.
 from collections.abc import Iterator, Mapping
 
 from tidegate.control.declared import Declared
-from tidegate.controller_logic.contracts.allowed import is_allowed
-from tidegate.controller_logic.model import Entity, Note, StoredQuota
-from tidegate.controller_logic.quotas.strimzi import is_within_reach, unread_words
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.contracts.allowed import is_allowed
+from tidegate_logic.model import Entity, Note, StoredQuota
+from tidegate_logic.quotas.strimzi import is_within_reach, unread_words
+from tidegate_logic.reasons import Reason
 
 # why the quota of an entity stays as it is, as in `Observation.frozen`
 Frozen = dict[Entity, tuple[Reason, str]]

@@ -17,15 +17,15 @@ import structlog
 
 from tidegate.control.connections import Renewed, metrics_settings
 from tidegate.control.trust import Secrets, read_secrets
-from tidegate.controller_logic.model import ReadingProblem, Readings
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.nic_status import seconds_until_next_reading
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import PolicyBounds
+from tidegate_logic.model import ReadingProblem, Readings
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.nic_status import seconds_until_next_reading
 
 log = structlog.get_logger(__name__)
 

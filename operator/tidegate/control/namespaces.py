@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, RetryLater, TidegateError
 from tidegate.kube.api import BUSINESS_TIERS, Kubernetes
 from tidegate.resources.access import AllowedTiers
+from tidegate_logic.reasons import Reason
 
 # a new label is seen within this
 LABELS_AGE_SECONDS = 15.0

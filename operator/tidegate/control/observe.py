@@ -12,18 +12,6 @@ from typing import Protocol
 from tidegate.control.declared import Declared
 from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
 from tidegate.control.replication import ReplicationSource
-from tidegate.controller_logic.model import (
-    Entity,
-    Note,
-    Observation,
-    Readings,
-    ReplicationOnNics,
-    StoredQuota,
-    Tier,
-    Topology,
-    Usage,
-)
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.kafka.claim import (
     claimed_elsewhere,
@@ -34,6 +22,18 @@ from tidegate.kafka.claim import (
 )
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
+from tidegate_logic.model import (
+    Entity,
+    Note,
+    Observation,
+    Readings,
+    ReplicationOnNics,
+    StoredQuota,
+    Tier,
+    Topology,
+    Usage,
+)
+from tidegate_logic.reasons import Reason
 
 # --- may the cluster that answers be written? -----------------------------------------------------
 #

@@ -14,9 +14,6 @@ from tidegate.control.declared import age_key, object_key
 from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import counted, listed
-from tidegate.controller_logic.model import Mode, StoredQuota
-from tidegate.controller_logic.quota_values import number_of
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, RetryLater
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
 from tidegate.kube.api import (
@@ -25,6 +22,9 @@ from tidegate.kube.api import (
     Kubernetes,
     ObjectRef,
 )
+from tidegate_logic.model import Mode, StoredQuota
+from tidegate_logic.quota_values import number_of
+from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
 

@@ -11,14 +11,14 @@ from functools import partial
 from tidegate.control.declared import Declared
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
 from tidegate.control.replication import IDLE, ReplicationControl, ReplicationResult
-from tidegate.controller_logic.decide import decide, settle
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import QuotaWrite, Readings, StrimziUsers, Usage
-from tidegate.controller_logic.quotas.strimzi import writes_over_others
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
 from tidegate.tracing import OFF, Tracing
+from tidegate_logic.decide import decide, settle
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import QuotaWrite, Readings, StrimziUsers, Usage
+from tidegate_logic.quotas.strimzi import writes_over_others
+from tidegate_logic.reasons import Reason
 
 # --- sending writes -------------------------------------------------------------------------------
 #

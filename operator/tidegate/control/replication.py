@@ -10,37 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.control.declared import Declared
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
-    BrokerLimits,
-    Direction,
-    Level,
-    Mode,
-    ReplicationOnNics,
-)
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import ClusterReplication, MoveKind, Side
-from tidegate.controller_logic.replication.rates import (
-    NicRoom,
-    Priority,
-    ReplicationMode,
-    Terms,
-)
-from tidegate.controller_logic.replication.replication_pass import (
-    ReplicationDecision,
-    ReplicationInput,
-    ReplicationMemory,
-    decide_replication,
-    not_applied,
-    resources_of,
-)
-from tidegate.controller_logic.replication.throttles import (
-    ConfigChange,
-    Configs,
-    Items,
-    Resource,
-)
-from tidegate.controller_logic.throttle.decision import ThrottleDecision
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.kafka.throttle_record import record_of, record_to_bytes
@@ -51,6 +20,37 @@ from tidegate.resources.replication import (
     Recovery,
     Replication,
 )
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
+    BrokerLimits,
+    Direction,
+    Level,
+    Mode,
+    ReplicationOnNics,
+)
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import ClusterReplication, MoveKind, Side
+from tidegate_logic.replication.rates import (
+    NicRoom,
+    Priority,
+    ReplicationMode,
+    Terms,
+)
+from tidegate_logic.replication.replication_pass import (
+    ReplicationDecision,
+    ReplicationInput,
+    ReplicationMemory,
+    decide_replication,
+    not_applied,
+    resources_of,
+)
+from tidegate_logic.replication.throttles import (
+    ConfigChange,
+    Configs,
+    Items,
+    Resource,
+)
+from tidegate_logic.throttle.decision import ThrottleDecision
 
 SCAN_SECONDS = 60.0  # how often the throttles of the whole cluster are looked at
 FIGURES_SECONDS = 60.0  # numbers alone renew a status no sooner

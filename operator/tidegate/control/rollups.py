@@ -14,9 +14,6 @@ from typing import Any
 import structlog
 
 from tidegate.control.trust import read_secrets
-from tidegate.controller_logic.model import Usage
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
 from tidegate.errors import Conflict, RetryLater, TidegateError, UserActionRequired
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import (
@@ -35,6 +32,9 @@ from tidegate.prometheus.settings import PROXY_VARIABLE
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import UNBOUNDED, PolicyBounds, RollupOffer
+from tidegate_logic.model import Usage
+from tidegate_logic.reasons import Reason
+from tidegate_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
 
 log = structlog.get_logger(__name__)
 

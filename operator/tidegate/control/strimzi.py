@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.controller_logic.model import KafkaUser, QuotaKey, StrimziUsers
-from tidegate.controller_logic.quotas.strimzi import CERTIFICATE_PREFIX, PAUSED
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized
 from tidegate.kube.api import Kubernetes, ResourceKind
 from tidegate.resources.policy import KafkaCluster
+from tidegate_logic.model import KafkaUser, QuotaKey, StrimziUsers
+from tidegate_logic.quotas.strimzi import CERTIFICATE_PREFIX, PAUSED
+from tidegate_logic.reasons import Reason
 
 CLUSTER_LABEL = "strimzi.io/cluster"
 # the newest first; before Strimzi 0.49 there is the second only

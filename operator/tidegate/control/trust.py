@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from urllib3.util import parse_url
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, UserActionRequired
 from tidegate.kube.api import Kubernetes
 from tidegate.resources.policy import PolicySpec
 from tidegate.settings import ANY, UNBOUNDED, PolicyBounds
+from tidegate_logic.reasons import Reason
 
 CREDENTIALS = "tidegate.io/credentials"
 SecretData = Mapping[str, bytes]

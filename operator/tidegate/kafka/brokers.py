@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from tidegate.controller_logic.model import TopicLeaders, Topology
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
@@ -26,6 +24,8 @@ from tidegate.errors import (
     refused_certificate,
 )
 from tidegate.kafka.settings import KafkaConnection, SaslLogin
+from tidegate_logic.model import TopicLeaders, Topology
+from tidegate_logic.reasons import Reason
 
 # kafka-python's message classes. The library is imported here only: its classes are not a stable
 # API, and its import uses a deprecated function of the standard library.

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, RetryLater, WriteRefused
 from tidegate.kafka.ledger import compact, mapping, seconds, text
 from tidegate.kafka.quota_node import json_problem
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts
+from tidegate_logic.reasons import Reason
 
 _FIRST_CLAIM_FORMAT = 1  # version 0.1's, with the key and the uid only
 _CLAIM_FORMAT_WITHOUT_LEASES = 2

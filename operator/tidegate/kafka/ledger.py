@@ -17,10 +17,10 @@ import re
 from collections.abc import Mapping
 
 from tidegate import __version__
-from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
-from tidegate.controller_logic.reasons import NewerReason, Reason
 from tidegate.errors import ForeignContent
 from tidegate.kafka.quota_node import json_problem
+from tidegate_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
+from tidegate_logic.reasons import NewerReason, Reason
 
 LEDGER_RECORD = "The ledger's record"  # how a problem of a record in a topic begins
 _FORMAT = 1

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tidegate.controller_logic.model import Entity
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Incomplete, WriteRefused
 from tidegate.kafka.claim import next_claim, wrong_cluster
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.zookeeper.nodes import MIGRATION_PATH, EntityReader, read_cluster
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
+from tidegate_logic.model import Entity
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from tidegate.kafka.adminapi.store import AdminQuotaStore

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
-from tidegate.controller_logic.model import (
+from tidegate.errors import ForeignContent
+from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     MIN_BYTE_RATE,
     Default,
@@ -19,7 +20,6 @@ from tidegate.controller_logic.model import (
     EntityPart,
     QuotaKey,
 )
-from tidegate.errors import ForeignContent
 
 # The texts that a quota value may have: those that brokers can read, and the fewer that we write. A
 # broker that reads anything else at its start exits, so every text is checked here once more before

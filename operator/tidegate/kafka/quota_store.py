@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.controller_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from tidegate.controller_logic.reasons import Reason
 from tidegate.kafka.quota_node import is_ours, is_readable
+from tidegate_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from tidegate_logic.reasons import Reason
 
 REPLACE_CLAIM = "tidegate.io/replace-claim"  # the annotation that names the claim to be replaced
 

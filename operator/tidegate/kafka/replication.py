@@ -11,22 +11,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import (
-    ClusterReplication,
-    PartitionState,
-    ReplicaKey,
-)
-from tidegate.controller_logic.replication.throttles import (
-    KEYS,
-    ConfigChange,
-    Configs,
-    Operation,
-    Resource,
-    ResourceKind,
-    broker_resource,
-    topic_resource,
-)
 from tidegate.errors import Incomplete, TidegateError, Unauthorized
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.brokers import (
@@ -38,6 +22,22 @@ from tidegate.kafka.brokers import (
     for_code,
 )
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import (
+    ClusterReplication,
+    PartitionState,
+    ReplicaKey,
+)
+from tidegate_logic.replication.throttles import (
+    KEYS,
+    ConfigChange,
+    Configs,
+    Operation,
+    Resource,
+    ResourceKind,
+    broker_resource,
+    topic_resource,
+)
 
 _BROKER_SECONDS = 3.0  # for all brokers that are asked together
 _LOOK_SECONDS = 1.0  # for the one question between passes

@@ -10,10 +10,10 @@ It is written before anything is changed, beside the ledger of quotas:
 import contextlib
 import json
 
-from tidegate.controller_logic.replication.throttles import Items, Resource, ResourceKind
 from tidegate.errors import ForeignContent
 from tidegate.kafka.ledger import compact, mapping, text
 from tidegate.kafka.quota_node import json_problem
+from tidegate_logic.replication.throttles import Items, Resource, ResourceKind
 
 _FORMAT = 1
 _MOST_RECORD_BYTES = 600_000  # ZooKeeper takes requests of 1 MiB

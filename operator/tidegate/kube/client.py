@@ -24,7 +24,6 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
 from tidegate import __version__
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Conflict,
     Incomplete,
@@ -48,6 +47,7 @@ from tidegate.kube.api import (
     Secret,
 )
 from tidegate.retry import retry
+from tidegate_logic.reasons import Reason
 
 # --- failed requests as tidegate.errors, with a sentence that a person can act on -----------------
 #

@@ -13,9 +13,9 @@ from typing import Any
 
 from kubernetes import client
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 from tidegate.kube.client import CoreObjects, Transport
+from tidegate_logic.reasons import Reason
 
 _REASON = Reason.KUBERNETES_UNREACHABLE
 _REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}

@@ -15,11 +15,11 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any
 
-from tidegate.controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Usage
-from tidegate.controller_logic.rollup_schedule import Window, merged
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.retry import retry
+from tidegate_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Usage
+from tidegate_logic.rollup_schedule import Window, merged
 
 # --- the result of Jobs: windows that are published, and usage ------------------------------------
 #

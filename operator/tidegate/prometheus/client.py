@@ -31,7 +31,6 @@ from urllib3.exceptions import (
 )
 
 from tidegate import __version__
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
@@ -45,6 +44,7 @@ from tidegate.prometheus.answer import EndsEarly, NotJson, NotSamples, own_error
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.retry import retry
+from tidegate_logic.reasons import Reason
 
 # The HTTP session: login, authorities, no redirects, no compression. The client reads the body of
 # an answer, within limits; requests would read it whole and without bounds.

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote_to_bytes
 
-from tidegate.controller_logic.model import Entity
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.value import value
 from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, without_broker
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
+from tidegate_logic.model import Entity
+from tidegate_logic.reasons import Reason
+from tidegate_logic.value import value
 
 # The entity of a series: Kafka's tags `user` and `client-id` as the JMX exporter shows them, turned
 # back into names.

@@ -7,10 +7,10 @@ adds the brokers without samples, because it has the list of brokers.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
-from tidegate.controller_logic.model import Direction, NicSpan
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
+from tidegate_logic.model import Direction, NicSpan
+from tidegate_logic.reasons import Reason
 
 # Spans: the mean rate of one broker between each two neighbouring scrapes, in one direction.
 #

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from tidegate.controller_logic.model import ReadingProblem
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.client import MEANWHILE, PrometheusClient, TooLarge, TooSlow
 from tidegate.prometheus.queries import narrowed, over_last, these_brokers
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel
+from tidegate_logic.model import ReadingProblem
+from tidegate_logic.reasons import Reason
 
 Item = TypeVar("Item")
 

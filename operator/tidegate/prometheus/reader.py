@@ -7,17 +7,6 @@ of clients, for as long as they are fresh.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from tidegate.controller_logic.model import (
-    BYTE_RATE_OF,
-    DIRECTION_OF,
-    ClientRate,
-    Direction,
-    Entity,
-    NicSpan,
-    ReadingProblem,
-    Readings,
-)
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.kafka_clients import (
     ClientSample,
@@ -32,6 +21,17 @@ from tidegate.prometheus.questions import Asking, Group, Groups
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount, problems_of
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.prometheus.sources import Found, Key, SourceOf, Sources, Target, source_labels
+from tidegate_logic.model import (
+    BYTE_RATE_OF,
+    DIRECTION_OF,
+    ClientRate,
+    Direction,
+    Entity,
+    NicSpan,
+    ReadingProblem,
+    Readings,
+)
+from tidegate_logic.reasons import Reason
 
 # Problems of a reading: NICs of live brokers without samples, samples that are too old, missing
 # rates of clients. Nothing is filled in.

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.controller_logic.model import ReadingProblem
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.value import value
+from tidegate_logic.model import ReadingProblem
+from tidegate_logic.reasons import Reason
+from tidegate_logic.value import value
 
 # Problems of the series of one reading: a thousand of the same kind are one problem with a number.
 

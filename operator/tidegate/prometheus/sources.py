@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.nics import NIC_LABELS
 from tidegate.prometheus.queries import POD_LABELS, BrokerOf, literally, matches, selector
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel
+from tidegate_logic.reasons import Reason
 
 Source = tuple[str, ...]  # the values of the labels that name it
 Target = tuple[str, str]  # job and instance, as in `up`

@@ -13,9 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidegate.controller_logic.model import Direction, Entity
-from tidegate.controller_logic.readings import BINDING_MILLISECONDS
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.prometheus.client import PrometheusClient, TooLarge, TooSlow
 from tidegate.prometheus.kafka_clients import EntityNames, entity_of
@@ -43,6 +40,9 @@ from tidegate.prometheus.usage_windows import (
     Wanted,
     way_words,
 )
+from tidegate_logic.model import Direction, Entity
+from tidegate_logic.readings import BINDING_MILLISECONDS
+from tidegate_logic.reasons import Reason
 
 Item = TypeVar("Item")
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from tidegate.controller_logic.model import Direction, Entity, ReadingProblem
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.prometheus.series import SeriesProblem, problems_of
 from tidegate.prometheus.sources import Source
+from tidegate_logic.model import Direction, Entity, ReadingProblem
+from tidegate_logic.reasons import Reason
 
 Wanted = Callable[[Entity], bool]
 

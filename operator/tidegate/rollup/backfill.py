@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.rollup.engine import Engine, RollupPolicy, RollupRequest, Span, policy_engine
 from tidegate.rollup.ingest import Source
@@ -21,6 +20,7 @@ from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import ChangedHour, changed_hours, in_runs, missing_hours
+from tidegate_logic.reasons import Reason
 
 _MOST_NAMED = 5
 

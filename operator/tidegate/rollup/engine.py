@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from tidegate.controller_logic.model import Policy, Tier
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import (
@@ -50,6 +49,7 @@ from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import Probe, choose_reader
+from tidegate_logic.model import Policy, Tier
 
 _PROBED_MS = 600_000
 # to one server, of all machines together; what Prometheus itself allows of remote reads is 10

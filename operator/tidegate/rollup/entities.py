@@ -13,13 +13,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegate.controller_logic.model import Entity, Level, Member, Tier
 from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.labels import NO_LABELS, labels_of, labels_text
 from tidegate.rollup.schemas import OWNER
 from tidegate.rollup.tables.format import Owner, UsageDamaged, decode, encode, with_owner
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.terms.sources import PolicyMember, Trail, Written
+from tidegate_logic.model import Entity, Level, Member, Tier
 
 PATH: Final = "entities/entities.parquet"
 _TIME = pa.timestamp("ms", tz="UTC")

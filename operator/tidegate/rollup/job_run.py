@@ -9,9 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tidegate.controller_logic.model import Usage
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import NotFound
 from tidegate.kube.rollup_jobs import read_result, record_result
 from tidegate.rollup.engine import Engine, RollupPolicy, Span, policy_engine
@@ -22,6 +19,9 @@ from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables.format import Manifest, time_words
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import changed_hours, in_runs
+from tidegate_logic.model import Usage
+from tidegate_logic.reasons import Reason
+from tidegate_logic.rollup_schedule import Window
 
 USAGE_DAYS = 7
 # Reading a week of tables is worth it once an hour, however short windows are.

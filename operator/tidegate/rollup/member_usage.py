@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidegate.controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, Usage
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, Usage
 
 _WAYS = tuple((way, BYTE_RATE_OF[way]) for way in ("fetch", "produce"))  # by a place's last bit
 _COLUMNS = ("window_start", "broker", "user", "client_id", "direction", "bytes")

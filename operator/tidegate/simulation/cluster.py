@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow, RateKey
-from tidegate.controller_logic.value import value
 from tidegate.simulation.sample_ring import SampleRing, measure, most_held, mute_ms, record
+from tidegate_logic.model import BrokerLimit, Direction, Entity, QuotaWindow, RateKey
+from tidegate_logic.value import value
 
 REQUESTS_A_SECOND: Final = 10
 _STEP_MS: Final = 1000 // REQUESTS_A_SECOND

@@ -11,8 +11,10 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final
 
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.model import (
+from tidegate.simulation.cluster import BucketPlace, Flow, Mute, NicPlace
+from tidegate.simulation.play import Member, Pass, Play
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.model import (
     DIRECTION_OF,
     Direction,
     LedgerEntry,
@@ -20,12 +22,10 @@ from tidegate.controller_logic.model import (
     QuotaWrite,
     RateKey,
 )
-from tidegate.controller_logic.quota_values import enforced_rate
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.decision import StepKind
-from tidegate.controller_logic.throttle.nic_status import Pressure, WatchedBroker
-from tidegate.simulation.cluster import BucketPlace, Flow, Mute, NicPlace
-from tidegate.simulation.play import Member, Pass, Play
+from tidegate_logic.quota_values import enforced_rate
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.decision import StepKind
+from tidegate_logic.throttle.nic_status import Pressure, WatchedBroker
 
 _MEAN_SECONDS: Final = 10  # of the NIC, for how long a broker was over its limit
 _AT_THE_LIMIT: Final = 1.01  # a mean up to this share of the limit is not over it

@@ -11,10 +11,18 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from tidegate.controller_logic.contracts.desired import MemberReport
-from tidegate.controller_logic.decide import decide, settle
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate.simulation.cluster import (
+    Background,
+    BucketPlace,
+    Demand,
+    NicPlace,
+    Second,
+    SimulatedCluster,
+)
+from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.decide import decide, settle
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     KEY_OF,
     BrokerLimit,
     ClientRate,
@@ -32,17 +40,9 @@ from tidegate.controller_logic.model import (
     Tier,
     Topology,
 )
-from tidegate.controller_logic.quota_values import enforced_rate
-from tidegate.controller_logic.quotas.precedence import same_bucket_fallbacks
-from tidegate.controller_logic.throttle.nic_status import seconds_until_next_reading
-from tidegate.simulation.cluster import (
-    Background,
-    BucketPlace,
-    Demand,
-    NicPlace,
-    Second,
-    SimulatedCluster,
-)
+from tidegate_logic.quota_values import enforced_rate
+from tidegate_logic.quotas.precedence import same_bucket_fallbacks
+from tidegate_logic.throttle.nic_status import seconds_until_next_reading
 
 _LAG_SECONDS: Final = 1  # from a scrape until its samples can be asked for
 _NEWEST_SECONDS: Final = 65.0  # how much of a NIC's past a reading holds, at the least

@@ -9,8 +9,8 @@ from dataclasses import field
 from enum import Enum
 from math import floor, inf, isnan
 
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.value import value
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.value import value
 
 _LONG_MAX = 2**63 - 1
 

@@ -25,11 +25,11 @@ from tests.unit.simulation.loads import evening
 from tidegate.control.controller import Controller
 from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import Applied, PassResult
-from tidegate.controller_logic.contracts.overrides import Overridden
-from tidegate.controller_logic.model import Entity, Hold, Override
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.rollup_schedule import Due, Window
 from tidegate.metrics import Telemetry
+from tidegate_logic.contracts.overrides import Overridden
+from tidegate_logic.model import Entity, Hold, Override
+from tidegate_logic.reasons import Reason
+from tidegate_logic.rollup_schedule import Due, Window
 from tools.dashboards import queries
 
 pytestmark = pytest.mark.integration

@@ -13,10 +13,10 @@ from lab.kafka import BrokersLab, KafkaLab, login_settings
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate_logic.model import BYTE_RATE_KEYS, Entity
 
 
 @pytest.fixture(scope="module")

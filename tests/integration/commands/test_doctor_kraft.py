@@ -26,11 +26,11 @@ from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from tests.integration.commands.conftest import use
 from tests.integration.commands.doctor_set_ups import DoctorOnSetUps, Setup
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity
 from tidegate.kafka.adminapi.client import AdminClient, rights_needed
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import BYTE_RATE_KEYS, Entity
 
 pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.timeout(240)]
 

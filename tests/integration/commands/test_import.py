@@ -15,8 +15,8 @@ import yaml
 from kazoo.client import KazooClient
 
 from lab.kafka import KafkaLab
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.quota_node import config_path
+from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

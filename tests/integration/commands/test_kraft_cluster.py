@@ -20,10 +20,10 @@ from tests.integration.kafka.admin_world import AdminWorld
 from tests.unit.control.stage import Stage
 from tidegate.control.connections import open_topology
 from tidegate.control.trust import Secrets
-from tidegate.controller_logic.model import Entity
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
+from tidegate_logic.model import Entity
 
 pytestmark = pytest.mark.integration
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from lab.kafka import BrokersLab
 from lab.process import wait_until
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.log import LedgerLog
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.quota_node import entity_path
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey
 
 
 class FaultyClient(AdminClient):

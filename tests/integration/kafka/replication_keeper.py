@@ -16,9 +16,9 @@ from tidegate.control.connections import open_cluster
 from tidegate.control.declared import declare
 from tidegate.control.replication import ReplicationControl, ReplicationResult
 from tidegate.control.trust import Secrets
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.replication.moves import MoveKind
 from tidegate.errors import TidegateError
+from tidegate_logic.decision import Decision
+from tidegate_logic.replication.moves import MoveKind
 
 
 def main(policy_file: str) -> None:

@@ -15,13 +15,13 @@ import pytest
 from lab.kraft import KraftLab
 from tests.contract.quota_store_contract import FETCH, POLICY, PRODUCE
 from tests.integration.kafka.admin_world import AdminWorld, FaultyClient, around, lose
-from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaWrite, WriteKind
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import RetryLater
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaWrite, WriteKind
+from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
 

@@ -36,8 +36,6 @@ from tests.contract.quota_store_contract import (
     record,
 )
 from tests.integration.kafka.admin_world import AdminWorld, around, lose
-from tidegate.controller_logic.model import Entity
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     ForeignContent,
     OutcomeUnknown,
@@ -51,6 +49,8 @@ from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism
+from tidegate_logic.model import Entity
+from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
 

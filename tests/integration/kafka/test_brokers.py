@@ -11,13 +11,13 @@ from kazoo.client import KazooClient
 from lab.kafka import DEFAULT, KafkaLab, QuotaChange
 from lab.process import wait_until
 from tests.contract.quota_store_contract import first, give_back
-from tidegate.controller_logic.model import Default, Entity, QuotaKey, TopicLeaders
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate_logic.model import Default, Entity, QuotaKey, TopicLeaders
 
 pytestmark = pytest.mark.integration
 

@@ -18,11 +18,11 @@ from lab.zookeeper import ZooKeeperEnsemble, ZooKeeperLab
 from tests.contract.quota_store_contract import CLUSTER, PRODUCE, first, lay_out_kafka
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.controller_logic.model import Entity, StoredQuota
 from tidegate.errors import RetryLater, Unreachable
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate_logic.model import Entity, StoredQuota
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

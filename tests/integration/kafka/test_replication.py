@@ -20,8 +20,13 @@ from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.control.connections import open_cluster
 from tidegate.control.trust import Secrets
-from tidegate.controller_logic.replication.moves import MoveKind, ReplicaKey, moves_of
-from tidegate.controller_logic.replication.throttles import (
+from tidegate.errors import Incomplete
+from tidegate.kafka.replication import KafkaReplication
+from tidegate.kafka.settings import KafkaConnection
+from tidegate.kafka.throttle_record import record_to_bytes
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
+from tidegate_logic.replication.moves import MoveKind, ReplicaKey, moves_of
+from tidegate_logic.replication.throttles import (
     FOLLOWER_LIST,
     FOLLOWER_RATE,
     LEADER_LIST,
@@ -33,11 +38,6 @@ from tidegate.controller_logic.replication.throttles import (
     broker_resource,
     topic_resource,
 )
-from tidegate.errors import Incomplete
-from tidegate.kafka.replication import KafkaReplication
-from tidegate.kafka.settings import KafkaConnection
-from tidegate.kafka.throttle_record import record_to_bytes
-from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 pytestmark = pytest.mark.integration
 FILL_BYTES = 16_384  # of a record, each in a batch of its own

@@ -20,7 +20,7 @@ from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.process import wait_until
 from tests.integration.kafka.test_replication import MIB, World, around
-from tidegate.controller_logic.replication.throttles import (
+from tidegate_logic.replication.throttles import (
     LEADER_LIST,
     LEADER_RATE,
     Operation,

@@ -30,7 +30,6 @@ from tests.contract.quota_store_contract import (
 )
 from tests.doubles.quota_store import FaultyTree
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.controller_logic.model import Entity
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
@@ -38,6 +37,7 @@ from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Operation
 from tidegate.kube.api import ObjectRef
+from tidegate_logic.model import Entity
 
 pytestmark = pytest.mark.integration
 

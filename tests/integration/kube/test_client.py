@@ -16,7 +16,6 @@ from lab.network import free_port
 from lab.process import wait_until
 from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
 from tests.unit.resources.documents import policy
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, Unauthorized, Unreachable
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -30,6 +29,7 @@ from tidegate.kube.client import KubernetesClient, Transport, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import LeaseAddress, LeaseTimes, SharedLease
 from tidegate.kube.status import StatusWriter
+from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
 

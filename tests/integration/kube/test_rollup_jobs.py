@@ -18,13 +18,13 @@ from tests.contract.kubernetes_contract import rollup_job
 from tests.integration.chart.rendering import objects, rendered
 from tests.unit.resources.documents import policy
 from tidegate.control.rollups import RollupLook
-from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode, labels, owner, result_name
 from tidegate.resources.kinds import parse_policy
 from tidegate.settings import RollupOffer
+from tidegate_logic.rollup_schedule import Window
 
 pytestmark = pytest.mark.integration
 

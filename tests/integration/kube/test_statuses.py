@@ -11,7 +11,6 @@ from lab.kubernetes.api import KubeApi
 from tests.contract.kubernetes_contract import TIER_SPEC
 from tidegate.control.report.conditions import Truth, ready
 from tidegate.control.report.reporter import KubernetesPublisher, Report
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ServerFault
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
 from tidegate.kube.cache import ResourceCache
@@ -20,6 +19,7 @@ from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.status import MemberStatus, TierStatus
+from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
 

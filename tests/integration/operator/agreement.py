@@ -14,12 +14,12 @@ from typing import Any
 from lab.errors import LabError
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from tidegate.controller_logic.model import Entity, QuotaKey, StoredQuota
 from tidegate.errors import TidegateError
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey, StoredQuota
 
 Texts = Mapping[QuotaKey, str]
 RATES = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}

@@ -24,9 +24,9 @@ from lab.kubernetes.api import KubeApi
 from lab.packages import kafka_jars
 from lab.process import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.controller_logic.model import Entity
-from tidegate.controller_logic.quotas.contention import RESYNC
 from tidegate.kafka.zookeeper.nodes import ledger_path
+from tidegate_logic.model import Entity
+from tidegate_logic.quotas.contention import RESYNC
 
 # It waits for minutes, and the other tests that run an operator take as long without it.
 pytestmark = [

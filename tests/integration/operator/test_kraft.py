@@ -19,10 +19,10 @@ from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_operator import tier
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.errors import NotFound
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = pytest.mark.integration
 

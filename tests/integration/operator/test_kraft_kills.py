@@ -31,12 +31,12 @@ from lab.process import wait_until
 from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import POLICY, RATES, Observer, Promise, Texts
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.controller_logic.model import Entity
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BUSINESS_TIERS
+from tidegate_logic.model import Entity
 
 KILLS = int(os.environ.get("KRAFT_KILLS") or "4")  # each victim once
 

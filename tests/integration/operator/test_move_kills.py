@@ -29,7 +29,8 @@ from lab.packages import kafka_jars
 from lab.process import Process, wait_until
 from tests.integration.kafka.test_replication import MIB, World
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.controller_logic.replication.throttles import (
+from tidegate.errors import TidegateError
+from tidegate_logic.replication.throttles import (
     FOLLOWER_RATE,
     LEADER_LIST,
     LEADER_RATE,
@@ -39,7 +40,6 @@ from tidegate.controller_logic.replication.throttles import (
     broker_resource,
     topic_resource,
 )
-from tidegate.errors import TidegateError
 
 KILLS = int(os.environ.get("MOVE_KILLS") or "0")
 

@@ -25,11 +25,11 @@ from lab.load import LoadClient, LoadPlan
 from lab.process import wait_until
 from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
+from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = pytest.mark.integration
 

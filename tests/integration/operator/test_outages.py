@@ -26,7 +26,7 @@ from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.integration.operator.throttling import CONTRACT, HIGH, LOW, MB, THROTTLED, Stage, set_up
-from tidegate.controller_logic.model import Level
+from tidegate_logic.model import Level
 
 pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(600)]
 

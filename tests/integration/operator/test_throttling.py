@@ -30,8 +30,8 @@ from tests.goldens.golden import line_with, numbers
 from tests.integration.operator.installation import LEASE_NAMESPACE
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.throttling import CONTRACT, MB, SimulatedLoad
-from tidegate.controller_logic.model import Level
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
+from tidegate_logic.model import Level
 from tools.console_walk import gives, in_short, look_at_every_page, opened, watched_page
 
 pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]

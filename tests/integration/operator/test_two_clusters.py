@@ -25,12 +25,12 @@ from tests.integration.conftest import CHECKOUT
 from tests.integration.operator.installation import lay_out, one_leader_on_each_broker
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.unit.control.stage import Stage
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.errors import Conflict
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
+from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -21,10 +21,10 @@ from lab.process import wait_until
 from tests.integration.chart.rendering import objects, only, rendered
 from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.test_operator import LOCAL_COMMAND, RIGHTS
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = pytest.mark.integration
 

@@ -28,8 +28,8 @@ from lab.quota_watch import QuotaWatch, ZooKeeperQuotaWatch
 from lab.zookeeper import ZooKeeperLab
 from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.controller_logic.model import Level
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+from tidegate_logic.model import Level
 
 MB = 1_000_000
 CONTRACT, WANTED = 60 * MB, 25 * MB

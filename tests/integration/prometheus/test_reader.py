@@ -19,8 +19,6 @@ from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
 from tests.goldens.golden import numbers
 from tests.integration.kafka.certificates import make_certificates
 from tests.unit.prometheus.lying_server import Request, serving
-from tidegate.controller_logic.model import Direction, Entity, NicSpan, Readings
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus import questions
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import (
@@ -32,6 +30,8 @@ from tidegate.prometheus.settings import (
     Queries,
     TlsTexts,
 )
+from tidegate_logic.model import Direction, Entity, NicSpan, Readings
+from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
 

@@ -14,14 +14,14 @@ from lab.kafka import KafkaLab, login_settings
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back
-from tidegate.controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, Direction, Entity, QuotaKey, Readings
-from tidegate.controller_logic.reasons import Reason
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
+from tidegate_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from tidegate_logic.model import BYTE_RATE_KEYS, Direction, Entity, QuotaKey, Readings
+from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
 

@@ -17,10 +17,10 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.integration.kafka.certificates import make_certificates
 from tidegate.control.connections import SECRET_AGE_SECONDS, Secrets, metrics_settings
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
-from tidegate.controller_logic.model import Readings
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.resources.policy import MetricsSource
+from tidegate_logic.model import Readings
+from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
 

@@ -17,12 +17,12 @@ import yaml
 from kazoo.client import KazooClient
 
 from tests.integration.rollup.history_server import HistoryServer
-from tidegate.controller_logic.model import Direction, Entity, QuotaKey
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_node import config_path
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, PrometheusServer
 from tidegate.prometheus.usage import UsageReader
 from tidegate.prometheus.usage_windows import Period, UsageReading
+from tidegate_logic.model import Direction, Entity, QuotaKey
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tests.integration.rollup.history_server import HistoryServer
-from tidegate.controller_logic.model import (
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.terms.sources import PolicyTerms
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Contract,
@@ -22,8 +24,6 @@ from tidegate.controller_logic.model import (
     RateForm,
     Tier,
 )
-from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.terms.sources import PolicyTerms
 
 MINUTE_MS = 60_000
 MIDNIGHT_MS = 1_767_225_600_000  # 2026-01-01

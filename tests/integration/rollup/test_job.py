@@ -24,14 +24,14 @@ from tests.unit.resources.documents import ABSENT, policy, tier
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import spec_changed_ms
-from tidegate.controller_logic.model import Entity, QuotaKey
-from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, decode
 from tidegate.rollup.entities import read_entities
 from tidegate.rollup.labels import labels_of
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.model import Entity, QuotaKey
+from tidegate_logic.rollup_schedule import Window
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("spark")]
 

@@ -15,9 +15,9 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
-from tidegate.controller_logic.model import Readings, TopicLeaders, Topology
 from tidegate.kube.login import Right
 from tidegate.prometheus.probe import Found
+from tidegate_logic.model import Readings, TopicLeaders, Topology
 
 NAMESPACE = "streaming"
 

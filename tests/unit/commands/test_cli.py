@@ -52,7 +52,7 @@ def test_help_lists_every_command_with_its_own_line(
 
 
 CLIENTS = {
-    "tidegate.controller_logic.decide",
+    "tidegate_logic.decide",
     "jinja2",
     "jsonpath",
     "kafka",
@@ -72,7 +72,7 @@ CLIENTS = {
     "yaml",
 }
 # typer checks values with pydantic; with --help and --version there are none
-CHECKS = {"asyncio", "tidegate.controller_logic.model", "logging", "pydantic", "socket", "ssl"}
+CHECKS = {"asyncio", "tidegate_logic.model", "logging", "pydantic", "socket", "ssl"}
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 
 from tidegate.commands.credentials_file import CredentialsFile, read_credentials_file
 from tidegate.control.connections import brokers_connection, zookeeper_connection
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.resources.policy import KafkaCluster, Prometheus, ZooKeeperConnection
+from tidegate_logic.reasons import Reason
 
 SECRET = "kind: Secret\napiVersion: v1\ndata: {username: YWxpY2U=}\nstringData: {password: hush}\n"
 LIST = (

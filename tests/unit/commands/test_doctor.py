@@ -14,11 +14,11 @@ import yaml
 from tests.doubles.user_operator import kafka_user
 from tidegate.commands.doctor import needed_rights
 from tidegate.control.strimzi import KAFKA_USERS
-from tidegate.controller_logic.model import ReadingProblem, Readings
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.prometheus.probe import Found
+from tidegate_logic.model import ReadingProblem, Readings
+from tidegate_logic.reasons import Reason
 
 ROOT = Path(__file__).parents[3]
 BROKERS = frozenset({1, 2, 3})

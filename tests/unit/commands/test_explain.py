@@ -15,9 +15,13 @@ from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
 from tidegate.control.strimzi import KAFKA_USERS
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import (
+from tidegate.errors import Unauthorized
+from tidegate.kafka.zookeeper.nodes import ledger_path
+from tidegate.kafka.zookeeper.tree import Create, SetData
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import (
     Default,
     Entity,
     LedgerEntry,
@@ -25,12 +29,8 @@ from tidegate.controller_logic.model import (
     QuotaWrite,
     WriteKind,
 )
-from tidegate.controller_logic.quota_values import KEY_WORDS
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import Unauthorized
-from tidegate.kafka.zookeeper.nodes import ledger_path
-from tidegate.kafka.zookeeper.tree import Create, SetData
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate_logic.quota_values import KEY_WORDS
+from tidegate_logic.reasons import Reason
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ANY = Default.DEFAULT

@@ -17,12 +17,12 @@ from tests.doubles.usage_history import UsageHistory
 from tests.unit.prometheus.lying_server import LyingServer, serving
 from tidegate.commands.import_tiers import Proposal, text_of, tiers_of
 from tidegate.commands.import_usage import LEAST_BYTES_PER_SECOND, readable
-from tidegate.controller_logic.model import Default, Entity, Level, QuotaKey
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.resources.kinds import parse_object
 from tidegate.resources.rates import parse_byte_rate
+from tidegate_logic.model import Default, Entity, Level, QuotaKey
+from tidegate_logic.reasons import Reason
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 HOUR, DAY = 3600, 86_400

@@ -18,8 +18,8 @@ from tidegate.commands.output import (
     publish,
 )
 from tidegate.commands.words import KEY_WORDS, ago_words, short_words
-from tidegate.controller_logic.model import QuotaKey
 from tidegate.errors import InvalidResource
+from tidegate_logic.model import QuotaKey
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}
 

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from tidegate.control.declared import PAUSED, declare
-from tidegate.controller_logic.quotas import plan
-from tidegate.controller_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.resources.kinds import parse_object
+from tidegate_logic.quotas import plan
+from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
 
 HELD = (
     "40 of 100 managed quotas would be given back, more than removal.maxPercent (20 %) allows; "

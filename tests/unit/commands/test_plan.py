@@ -24,11 +24,15 @@ from tidegate.commands.plan import (
     show_plan,
     summary_line,
 )
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.contracts.leader_scaling import Leaders
-from tidegate.controller_logic.contracts.targets import QuotaScalings
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kafka.quota_store import Claim
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject
+from tidegate.kube.rollup_jobs import record_result
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.leader_scaling import Leaders
+from tidegate_logic.contracts.targets import QuotaScalings
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     Contract,
     Default,
     DirectionUsage,
@@ -53,11 +57,7 @@ from tidegate.controller_logic.model import (
     Usage,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import Unauthorized, Unreachable
-from tidegate.kafka.quota_store import Claim
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject
-from tidegate.kube.rollup_jobs import record_result
+from tidegate_logic.reasons import Reason
 
 ALICE = Entity(user="alice")
 FETCH = QuotaKey.CONSUMER_BYTE_RATE

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.unit.controller_logic.replicating import FIXED, MB, Cluster
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import ClusterReplication
-from tidegate.controller_logic.replication.throttles import Configs, Resource, broker_resource
 from tidegate.errors import Incomplete
 from tidegate.kafka.throttle_record import record_to_bytes
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import ClusterReplication
+from tidegate_logic.replication.throttles import Configs, Resource, broker_resource
 
 
 class Source:

@@ -14,12 +14,16 @@ from tests.unit.controller_logic.replicating import apply
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import Entity, QuotaKey
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import ClusterReplication
-from tidegate.controller_logic.replication.throttles import (
+from tidegate.errors import Unreachable
+from tidegate.kafka.quota_store import Claim
+from tidegate.kafka.throttle_record import record_to_bytes
+from tidegate.kafka.zookeeper.tree import Create
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import Entity, QuotaKey
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import ClusterReplication
+from tidegate_logic.replication.throttles import (
     LEADER_LIST,
     LEADER_RATE,
     ConfigChange,
@@ -29,10 +33,6 @@ from tidegate.controller_logic.replication.throttles import (
     broker_resource,
     topic_resource,
 )
-from tidegate.errors import Unreachable
-from tidegate.kafka.quota_store import Claim
-from tidegate.kafka.throttle_record import record_to_bytes
-from tidegate.kafka.zookeeper.tree import Create
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB = Entity(user="alice"), Entity(user="bob")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.controller_logic.quotas.contention import named_entity
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate_logic.quotas.contention import named_entity
 
 RESYNC = "tidegate.io/resync"
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.commands.conftest import Terminal
-from tidegate.controller_logic.model import (
+from tidegate.errors import Unreachable
+from tidegate_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -24,8 +25,7 @@ from tidegate.controller_logic.model import (
     StoredQuota,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import Unreachable
+from tidegate_logic.reasons import Reason
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 OUT = Direction.EGRESS

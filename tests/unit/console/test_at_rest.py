@@ -20,7 +20,7 @@ from tidegate.console.history import History
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import Kept, changes_between
 from tidegate.console.snapshot import Measured, Objects, PolicyNow, policy_now
-from tidegate.controller_logic.model import Direction
+from tidegate_logic.model import Direction
 
 KEY = "streaming/orders"
 NOW = 1_800_000_000.0

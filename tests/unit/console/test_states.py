@@ -14,7 +14,7 @@ from tests.unit.console.states import STATES, THROTTLED_AT, Bend
 from tidegate.console.now_page import no_policy, now_page
 from tidegate.console.parts import page_html
 from tidegate.console.snapshot import LeaseNow, quotas_in_force
-from tidegate.controller_logic.model import Direction
+from tidegate_logic.model import Direction
 
 
 def page(seconds: float, bend: Bend) -> str:

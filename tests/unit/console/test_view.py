@@ -14,9 +14,9 @@ from tidegate.console.parts import Kept, page_html
 from tidegate.console.server import Console
 from tidegate.console.snapshot import PolicyNow, assumed_topology, quotas_in_force
 from tidegate.console.source import read_past
-from tidegate.controller_logic.model import Direction, Level
-from tidegate.controller_logic.throttle.nic_status import Pressure
 from tidegate.prometheus.series import Series
+from tidegate_logic.model import Direction, Level
+from tidegate_logic.throttle.nic_status import Pressure
 
 KEY = "streaming/orders"
 

@@ -15,7 +15,10 @@ from tidegate.console.whatif import (
     quantity,
     situation_of,
 )
-from tidegate.controller_logic.model import (
+from tidegate.simulation.cluster import Background, Demand
+from tidegate.simulation.outcome import outcome_of
+from tidegate.simulation.play import Scenario, play
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     ClientRate,
@@ -32,9 +35,6 @@ from tidegate.controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from tidegate.simulation.cluster import Background, Demand
-from tidegate.simulation.outcome import outcome_of
-from tidegate.simulation.play import Scenario, play
 
 MB = 1_000_000
 OUT = Direction.EGRESS

@@ -15,8 +15,6 @@ from tidegate.control.observe import KafkaCluster
 from tidegate.control.replication import ReplicationSource
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
-from tidegate.controller_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist
@@ -25,6 +23,8 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
+from tidegate_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
+from tidegate_logic.reasons import Reason
 
 ALICE = Entity(user="alice")
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")

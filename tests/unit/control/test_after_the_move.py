@@ -20,7 +20,6 @@ from tests.unit.control.stage import Leaders, Stage
 from tidegate.control.connections import open_cluster
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.trust import Secrets
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, LedgerElsewhere, Unreachable, WriteRefused
 from tidegate.kafka.adminapi import ledger as topic_ledger
 from tidegate.kafka.adminapi.client import AdminClient
@@ -32,6 +31,7 @@ from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
+from tidegate_logic.reasons import Reason
 
 KEY = "streaming/orders"
 BEFORE = Claim(KEY, "uid-1", "operator-1", 1, 1000.0)

@@ -14,9 +14,12 @@ from tests.unit.controller_logic.plant import MB, OUT, want
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.reconcile import Applied
-from tidegate.controller_logic.contracts.overrides import Overridden
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable
+from tidegate.kafka.quota_store import WriteOutcome
+from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+from tidegate_logic.contracts.overrides import Overridden
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -26,11 +29,8 @@ from tidegate.controller_logic.model import (
     QuotaWrite,
     Readings,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.decision import ThrottleDecision
-from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable
-from tidegate.kafka.quota_store import WriteOutcome
-from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.decision import ThrottleDecision
 
 # --- lines of a round -----------------------------------------------------------------------------
 # The lines of the audit trail and when each is due, from rounds that the throttle really decided.

@@ -22,12 +22,12 @@ from tidegate.control.connections import (
     zookeeper_connection,
 )
 from tidegate.control.observe import KafkaCluster
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
+from tidegate_logic.reasons import Reason
 
 # --- settings and Secrets -------------------------------------------------------------------------
 # Settings from `tls`, `authentication` and their Secrets, and refusals that name the Secret and its

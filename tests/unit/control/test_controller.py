@@ -13,12 +13,12 @@ from tests.unit.control.stage import ALICE, AWAY, Leaders, Stage
 from tidegate.control import controller as controller_module
 from tidegate.control.controller import report_pending_if_slow
 from tidegate.control.ownership import RESTORE_FINALIZER, take_over_words
-from tidegate.controller_logic.model import Entity, QuotaKey, QuotaWrite, Topology, WriteKind
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, ServerFault, Unreachable
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim
 from tidegate.kafka.zookeeper.tree import SetData
 from tidegate.kube.api import ObjectRef
+from tidegate_logic.model import Entity, QuotaKey, QuotaWrite, Topology, WriteKind
+from tidegate_logic.reasons import Reason
 
 BOB, CLUSTER = Entity(user="bob"), "memory-cluster"
 

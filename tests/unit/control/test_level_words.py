@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidegate.control.report.status import _level
-from tidegate.controller_logic.decision import LevelReport, LevelState
-from tidegate.controller_logic.model import Level
+from tidegate_logic.decision import LevelReport, LevelState
+from tidegate_logic.model import Level
 
 AT = "2026-11-23T23:00:00Z"
 UNKNOWN = "now unknown, no broker has a reading"

@@ -10,8 +10,9 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, Stage
-from tidegate.controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
-from tidegate.controller_logic.model import (
+from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+from tidegate_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from tidegate_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -20,8 +21,7 @@ from tidegate.controller_logic.model import (
     ReadingProblem,
     Readings,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+from tidegate_logic.reasons import Reason
 
 # --- reports of brokers ---------------------------------------------------------------------------
 # Reports of the brokers' load: in status without numbers that change, in Events with them, once for

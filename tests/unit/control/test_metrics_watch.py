@@ -15,8 +15,6 @@ from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
-from tidegate.controller_logic.model import Readings
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import (
     BasicLogin,
@@ -28,6 +26,8 @@ from tidegate.prometheus.settings import (
     TlsTexts,
 )
 from tidegate.resources.policy import MetricsSource
+from tidegate_logic.model import Readings
+from tidegate_logic.reasons import Reason
 
 URL = "http://prometheus:9090"
 TLS_URL = "https://prometheus:9090"

@@ -10,11 +10,11 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, Stage
-from tidegate.controller_logic.model import QuotaKey
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
 from tidegate.kube.cache import relist
+from tidegate_logic.model import QuotaKey
+from tidegate_logic.reasons import Reason
 
 MADE = "2026-11-21T12:00:00Z"
 ENDS = "2026-11-21T13:00:00Z"

@@ -10,10 +10,13 @@ import pytest
 
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.replicating import MB, Cluster, apply
-from tidegate.controller_logic.model import Direction, NicSpan, Readings
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import ClusterReplication, egress_of
-from tidegate.controller_logic.replication.throttles import (
+from tidegate.errors import Unreachable
+from tidegate.kafka.throttle_record import record_of
+from tidegate.kube.api import ObjectRef
+from tidegate_logic.model import Direction, NicSpan, Readings
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import ClusterReplication, egress_of
+from tidegate_logic.replication.throttles import (
     FOLLOWER_LIST,
     FOLLOWER_RATE,
     LEADER_LIST,
@@ -25,9 +28,6 @@ from tidegate.controller_logic.replication.throttles import (
     broker_resource,
     topic_resource,
 )
-from tidegate.errors import Unreachable
-from tidegate.kafka.throttle_record import record_of
-from tidegate.kube.api import ObjectRef
 
 FIXED = {"reassignments": {"mode": "Fixed", "rate": {"max": "2M"}}}
 FOLLOW = {"reassignments": {"mode": "Follow", "rate": {"min": "1M"}}}

@@ -18,8 +18,14 @@ from tidegate.control.report import reporter
 from tidegate.control.report.conditions import Truth, Verdict, ready
 from tidegate.control.report.events import WARNING, EventDraft, condition_events, level_events
 from tidegate.control.report.reporter import KubernetesPublisher, Report
-from tidegate.controller_logic.decision import LevelReport, LevelState
-from tidegate.controller_logic.model import (
+from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
+from tidegate.kube.cache import relist
+from tidegate.kube.events import EventRecorder
+from tidegate.kube.status import StatusWriter
+from tidegate.resources.status import TierStatus
+from tidegate_logic.decision import LevelReport, LevelState
+from tidegate_logic.model import (
     Default,
     Direction,
     Entity,
@@ -28,13 +34,7 @@ from tidegate.controller_logic.model import (
     QuotaKey,
     Readings,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import Unauthorized, Unreachable
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
-from tidegate.kube.cache import relist
-from tidegate.kube.events import EventRecorder
-from tidegate.kube.status import StatusWriter
-from tidegate.resources.status import TierStatus
+from tidegate_logic.reasons import Reason
 
 # --- conditions and Events ------------------------------------------------------------------------
 # Conditions and Events agree with the numbers: a quota that is not in sync has its reason, and only

@@ -20,15 +20,15 @@ from tests.unit.control.stage import Stage
 from tidegate.control.controller import Controller
 from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
-from tidegate.controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode
 from tidegate.resources.rollup import Rollup
 from tidegate.rollup.tables.iceberg import LOGIN_VARIABLES
 from tidegate.settings import RollupOffer, Settings
+from tidegate_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from tidegate_logic.reasons import Reason
+from tidegate_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
 
 HOUR = 3600.0
 CREATED = datetime(2026, 11, 22, 4, tzinfo=UTC)

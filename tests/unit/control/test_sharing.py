@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
 from tidegate.control.sharing import Sharing, group_of, next_to_hand_over, ranked
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.lease import LeaseAddress, SharedLease
+from tidegate_logic.reasons import Reason
 
 POLICIES = tuple(f"streaming/p-{number:02}" for number in range(12))
 KEYS = st.sets(st.from_regex(r"[a-z]{1,8}/[a-z]{1,8}", fullmatch=True), max_size=30)

@@ -25,12 +25,12 @@ from tidegate.control.strimzi import (
     read_kafka_user,
     strimzi_place,
 )
-from tidegate.controller_logic.model import Entity, KafkaUser, QuotaKey, StrimziUsers
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.api import Listing, ObjectRef, ResourceKind
 from tidegate.resources.kinds import parse_policy
 from tidegate.resources.policy import KafkaCluster
+from tidegate_logic.model import Entity, KafkaUser, QuotaKey, StrimziUsers
+from tidegate_logic.reasons import Reason
 
 BOB = Entity("bob")
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")

@@ -18,11 +18,11 @@ from tests.unit.control.stage import ALICE, Stage
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicyOptions, find_policy
 from tidegate.control.namespaces import KnownLabels
-from tidegate.controller_logic.model import Entity
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
 from tidegate.resources.access import AllowedTiers, LabelSelector
+from tidegate_logic.model import Entity
+from tidegate_logic.reasons import Reason
 
 BOB = Entity(user="bob")
 CAROL = Entity(user="carol")

@@ -12,10 +12,10 @@ from tests.unit.control.stage import Stage
 from tests.unit.resources.documents import ABSENT
 from tests.unit.resources.documents import policy as policy_document
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.resources import parse_policy
 from tidegate.settings import PolicyBounds
+from tidegate_logic.reasons import Reason
 
 BARE: dict[str, str] = {}
 

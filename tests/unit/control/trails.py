@@ -8,9 +8,9 @@ from tests.unit.controller_logic.plant import SimulatedCluster, actor, simulated
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.reconcile import Applied
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     Entity,
     Level,
     Member,
@@ -22,8 +22,8 @@ from tidegate.controller_logic.model import (
     Tier,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.decision import ThrottleDecision
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.decision import ThrottleDecision
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ETL = Entity("etl")

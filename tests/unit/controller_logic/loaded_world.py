@@ -14,8 +14,8 @@ from tests.unit.controller_logic.worlds import (
     policy,
     topology,
 )
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     ClientRate,

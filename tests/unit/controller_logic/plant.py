@@ -11,7 +11,7 @@ are bytes per second, those that end in `_mb` megabytes per second.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.controller_logic.model import (
+from tidegate_logic.model import (
     BrokerLimit,
     ClientRate,
     Direction,
@@ -21,9 +21,9 @@ from tidegate.controller_logic.model import (
     RateKey,
     Readings,
 )
-from tidegate.controller_logic.readings import BINDING, flows_of
-from tidegate.controller_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
-from tidegate.controller_logic.throttle.input import (
+from tidegate_logic.readings import BINDING, flows_of
+from tidegate_logic.throttle.decision import StepKind, ThrottleDecision, ThrottleStep
+from tidegate_logic.throttle.input import (
     ClientFloors,
     LastChange,
     ManagedRate,
@@ -32,7 +32,7 @@ from tidegate.controller_logic.throttle.input import (
     ThrottleMemory,
     ThrottleSettings,
 )
-from tidegate.controller_logic.throttle.throttle_pass import throttle
+from tidegate_logic.throttle.throttle_pass import throttle
 
 MB = 1_000_000
 OUT = Direction.EGRESS

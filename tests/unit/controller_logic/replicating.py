@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.controller_logic.model import Direction, Level
-from tidegate.controller_logic.replication.moves import (
+from tidegate_logic.model import Direction, Level
+from tidegate_logic.replication.moves import (
     ClusterReplication,
     MoveKind,
     PartitionState,
@@ -13,21 +13,21 @@ from tidegate.controller_logic.replication.moves import (
     egress_of,
     ingress_of,
 )
-from tidegate.controller_logic.replication.rates import (
+from tidegate_logic.replication.rates import (
     NicRoom,
     Priority,
     ReplicationMode,
     Terms,
     max_min,
 )
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
     ReplicationInput,
     ReplicationMemory,
     decide_replication,
     resources_of,
 )
-from tidegate.controller_logic.replication.throttles import (
+from tidegate_logic.replication.throttles import (
     ConfigChange,
     Items,
     Operation,

@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.controller_logic.uneven_brokers import IN, MB, USER, adapted, rate_of, spread_of
-from tidegate.controller_logic.contracts.adaptive import (
+from tidegate_logic.contracts.adaptive import (
     Adaptation,
     AdaptiveInput,
     AdaptiveRate,
     level_of,
 )
-from tidegate.controller_logic.contracts.leader_scaling import (
+from tidegate_logic.contracts.leader_scaling import (
     ADAPTIVE_SHARES,
     adaptive_scale,
     partition_scale,
 )
-from tidegate.controller_logic.model import ClientRate, Entity, Readings, ScalingMethod
+from tidegate_logic.model import ClientRate, Entity, Readings, ScalingMethod
 
 LEADERS = {1: 2, 2: 1}
 START_SECONDS = 1_000_000.0

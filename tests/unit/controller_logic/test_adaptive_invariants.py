@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.uneven_brokers import IN, USER, adapted, rate_of
-from tidegate.controller_logic.contracts.adaptive import (
+from tidegate_logic.contracts.adaptive import (
     Adaptation,
     AdaptiveInput,
     AdaptiveRate,
     Measurement,
     level_of,
 )
-from tidegate.controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES
-from tidegate.controller_logic.model import ClientRate, QuotaWindow, Readings
+from tidegate_logic.contracts.leader_scaling import ADAPTIVE_SHARES
+from tidegate_logic.model import ClientRate, QuotaWindow, Readings
 
 NOW = 1_000_000.0
 leaders = st.dictionaries(st.integers(1, 6), st.integers(1, 12), min_size=1, max_size=6)

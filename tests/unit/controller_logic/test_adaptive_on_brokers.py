@@ -5,7 +5,7 @@ greedy clients and for even demand.
 import pytest
 
 from tests.unit.controller_logic.uneven_brokers import MB, Demand, UnevenBrokers
-from tidegate.controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES
+from tidegate_logic.contracts.leader_scaling import ADAPTIVE_SHARES
 
 MEAN, MAX = 0, ADAPTIVE_SHARES
 TEN_MINUTES = 600

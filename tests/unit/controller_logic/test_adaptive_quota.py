@@ -16,8 +16,8 @@ from tests.unit.controller_logic.worlds import (
     tier,
     topology,
 )
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import (
     ClientRate,
     Contract,
     Direction,
@@ -29,7 +29,7 @@ from tidegate.controller_logic.model import (
     ScalingMethod,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 OUT, IN = Direction.EGRESS, Direction.INGRESS
 UNEVEN = topology({"orders": {1: 2, 2: 1}}, brokers=(1, 2))

@@ -18,17 +18,17 @@ from tests.unit.controller_logic.worlds import (
     report_of,
     tier,
 )
-from tidegate.controller_logic.contracts.allowed import is_allowed
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.allowed import is_allowed
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.decide import decide
+from tidegate_logic.model import (
     AllowedEntities,
     Entity,
     Level,
     Override,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 
 @pytest.mark.parametrize(

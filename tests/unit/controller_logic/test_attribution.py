@@ -16,14 +16,14 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
-from tidegate.controller_logic.model import Direction, Level, ReplicationBeside
-from tidegate.controller_logic.readings import flows_of
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.attribution import DirectionSnapshot, needs_of, scene_of
-from tidegate.controller_logic.throttle.buckets import buckets_of
-from tidegate.controller_logic.throttle.decision import Phase, StepKind
-from tidegate.controller_logic.throttle.input import ActiveThrottle
-from tidegate.controller_logic.throttle.nic_status import nic_statuses
+from tidegate_logic.model import Direction, Level, ReplicationBeside
+from tidegate_logic.readings import flows_of
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.attribution import DirectionSnapshot, needs_of, scene_of
+from tidegate_logic.throttle.buckets import buckets_of
+from tidegate_logic.throttle.decision import Phase, StepKind
+from tidegate_logic.throttle.input import ActiveThrottle
+from tidegate_logic.throttle.nic_status import nic_statuses
 
 
 def scene(

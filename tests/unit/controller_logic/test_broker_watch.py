@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Direction,
@@ -18,8 +18,8 @@ from tidegate.controller_logic.model import (
     Readings,
     Topology,
 )
-from tidegate.controller_logic.readings import Flows
-from tidegate.controller_logic.throttle.nic_status import Pressure, watch
+from tidegate_logic.readings import Flows
+from tidegate_logic.throttle.nic_status import Pressure, watch
 
 NOW = 1_000_000.0
 LIMIT = 50_000_000

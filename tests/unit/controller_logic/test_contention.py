@@ -26,18 +26,18 @@ from tests.unit.controller_logic.worlds import (
     report_of,
     tier,
 )
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import BrokerLimit, BrokerLimits, Entity, Level, Mode
-from tidegate.controller_logic.quotas.contention import (
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import BrokerLimit, BrokerLimits, Entity, Level, Mode
+from tidegate_logic.quotas.contention import (
     CALM_SECONDS,
     FIRST_BACK_OFF_SECONDS,
     LONGEST_BACK_OFF_SECONDS,
     back_off_seconds,
     named_entity,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle import record
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle import record
 
 POLL_SECONDS = 15.0
 OURS, THEIRS = str(10 * MB), str(5 * MB)

@@ -19,9 +19,9 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import (
     Contract,
     DeletionPolicy,
     LedgerRecord,
@@ -30,7 +30,7 @@ from tidegate.controller_logic.model import (
     RateForm,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 
 def test_an_equal_quota_is_not_rewritten_but_recorded_so_that_it_can_be_given_back() -> None:

@@ -13,9 +13,9 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
-from tidegate.controller_logic.model import QuotaWindow, Speed
-from tidegate.controller_logic.throttle.decision import StepKind, ThrottleStep
-from tidegate.controller_logic.throttle.input import ThrottleSettings
+from tidegate_logic.model import QuotaWindow, Speed
+from tidegate_logic.throttle.decision import StepKind, ThrottleStep
+from tidegate_logic.throttle.input import ThrottleSettings
 
 
 def flat_out(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.controller_logic.model import Default, Entity
+from tidegate_logic.model import Default, Entity
 
 ANYBODY = Default.DEFAULT
 

@@ -17,11 +17,11 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
-from tidegate.controller_logic.model import ClientRate, QuotaWindow
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
-from tidegate.controller_logic.throttle.input import ThrottleMemory
-from tidegate.controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
+from tidegate_logic.model import ClientRate, QuotaWindow
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
+from tidegate_logic.throttle.input import ThrottleMemory
+from tidegate_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
 
 
 def four_tiers(**settings: object) -> SimulatedCluster:

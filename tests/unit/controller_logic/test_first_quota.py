@@ -14,12 +14,12 @@ from tests.unit.controller_logic.worlds import (
     topology,
     total,
 )
-from tidegate.controller_logic.contracts.leader_scaling import Leaders
-from tidegate.controller_logic.contracts.targets import QuotaScalings, promise_of
-from tidegate.controller_logic.model import Contract, RateForm, TopicLeaders
-from tidegate.controller_logic.quotas.entity_plan import ChangeWords, first_write, plan_entity
-from tidegate.controller_logic.quotas.plan import rules_of
-from tidegate.controller_logic.quotas.steps import KeyState, follow
+from tidegate_logic.contracts.leader_scaling import Leaders
+from tidegate_logic.contracts.targets import QuotaScalings, promise_of
+from tidegate_logic.model import Contract, RateForm, TopicLeaders
+from tidegate_logic.quotas.entity_plan import ChangeWords, first_write, plan_entity
+from tidegate_logic.quotas.plan import rules_of
+from tidegate_logic.quotas.steps import KeyState, follow
 
 TOPOLOGY = topology({"orders": {1: 2, 2: 1}, "leaderless": TopicLeaders({1: 1}, leaderless=1)})
 RULES = rules_of(policy(), START_SECONDS)

@@ -20,16 +20,16 @@ from tests.unit.controller_logic.worlds import (
     topology,
     total,
 )
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import (
     Hold,
     Observation,
     TopicLeaders,
     WriteKind,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 
 def test_a_contract_follows_the_leaders_at_once_when_a_broker_dies() -> None:

@@ -22,9 +22,9 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import Member
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import Member
+from tidegate_logic.reasons import Reason
 
 
 @pytest.mark.parametrize("before", [None, "12345678", "0", "9999999999"])

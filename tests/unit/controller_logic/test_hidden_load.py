@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.controller_logic.plant import MB, OUT
-from tidegate.controller_logic.model import ClientRate, Entity, Level
-from tidegate.controller_logic.throttle.attribution import DirectionSnapshot, hidden_load
-from tidegate.controller_logic.throttle.buckets import Bucket, Floor
-from tidegate.controller_logic.throttle.input import (
+from tidegate_logic.model import ClientRate, Entity, Level
+from tidegate_logic.throttle.attribution import DirectionSnapshot, hidden_load
+from tidegate_logic.throttle.buckets import Bucket, Floor
+from tidegate_logic.throttle.input import (
     ActiveThrottle,
     LastChange,
     ManagedRate,
     RateHistory,
     ThrottleSettings,
 )
-from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure
+from tidegate_logic.throttle.nic_status import NicStatus, Pressure
 
 NIC = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
 

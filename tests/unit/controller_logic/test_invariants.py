@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.worlds import DEFAULT_USER, World, policy, stored, tier, topology
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
     MIN_BYTE_RATE,
@@ -27,9 +27,9 @@ from tidegate.controller_logic.model import (
     TopicLeaders,
     Topology,
 )
-from tidegate.controller_logic.quota_values import enforced_rate
-from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
-from tidegate.controller_logic.quotas.precedence import same_bucket_fallbacks
+from tidegate_logic.quota_values import enforced_rate
+from tidegate_logic.quotas.mute import predicted_mute_seconds
+from tidegate_logic.quotas.precedence import same_bucket_fallbacks
 
 ENTITIES = (Entity("a"), Entity("b"), Entity("a", "c"), Entity(None, "c"), Entity("d"))
 rates = st.one_of(st.none(), st.integers(MIN_BYTE_RATE, 4096), st.integers(10**6, 10**9))

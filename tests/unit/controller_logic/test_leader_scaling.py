@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.worlds import MB, topology
-from tidegate.controller_logic.contracts.leader_scaling import (
+from tidegate_logic.contracts.leader_scaling import (
     Leaders,
     LeaderSpread,
     partition_scale,
     share_scale,
 )
-from tidegate.controller_logic.model import (
+from tidegate_logic.model import (
     MAX_BYTE_RATE,
     MIN_BYTE_RATE,
     ScalingMethod,

@@ -15,10 +15,10 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.model import MIN_BYTE_RATE, Policy, QuotaWindow
-from tidegate.controller_logic.quotas.steps import MuteGuard
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.model import MIN_BYTE_RATE, Policy, QuotaWindow
+from tidegate_logic.quotas.steps import MuteGuard
+from tidegate_logic.reasons import Reason
 
 
 def test_an_edited_contract_goes_down_in_safe_steps() -> None:

@@ -28,11 +28,11 @@ from tests.unit.controller_logic.worlds import (
     topology,
     total,
 )
-from tidegate.controller_logic.contracts import desired
-from tidegate.controller_logic.contracts.overrides import Override, apply_overrides
-from tidegate.controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts import desired
+from tidegate_logic.contracts.overrides import Override, apply_overrides
+from tidegate_logic.contracts.recommend import AdviceBasis, Recommendations, advise
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     AdviceTerms,
     Contract,
     DirectionUsage,
@@ -45,12 +45,12 @@ from tidegate.controller_logic.model import (
     Usage,
     WriteKind,
 )
-from tidegate.controller_logic.quotas.entity_plan import ChangeWords
-from tidegate.controller_logic.quotas.steps import KeyStep
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle import record
-from tidegate.controller_logic.throttle.buckets import floor_of
-from tidegate.controller_logic.throttle.input import ClientFloors, ManagedRate
+from tidegate_logic.quotas.entity_plan import ChangeWords
+from tidegate_logic.quotas.steps import KeyStep
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle import record
+from tidegate_logic.throttle.buckets import floor_of
+from tidegate_logic.throttle.input import ClientFloors, ManagedRate
 
 Example = Callable[[], str]
 

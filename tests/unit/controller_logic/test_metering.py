@@ -16,7 +16,7 @@ from tests.unit.controller_logic.worlds import (
     tier,
     topology,
 )
-from tidegate.controller_logic.contracts.desired import (
+from tidegate_logic.contracts.desired import (
     DEFAULT_USER,
     HIDES_DECLARED,
     HIDES_STORED,
@@ -24,7 +24,7 @@ from tidegate.controller_logic.contracts.desired import (
     SOMEBODY_ELSES,
     metering,
 )
-from tidegate.controller_logic.model import (
+from tidegate_logic.model import (
     Default,
     Entity,
     LedgerEntry,
@@ -34,7 +34,7 @@ from tidegate.controller_logic.model import (
     QuotaKey,
     StoredQuota,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 CEILING = str(NEVER_BINDS)
 APP = Entity(client_id="app")

@@ -16,10 +16,10 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
-from tidegate.controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
-from tidegate.controller_logic.model import Entity, Observation, WriteKind
-from tidegate.controller_logic.quota_values import quota_words
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from tidegate_logic.model import Entity, Observation, WriteKind
+from tidegate_logic.quota_values import quota_words
+from tidegate_logic.reasons import Reason
 
 CEILING = str(NEVER_BINDS)
 

@@ -4,8 +4,6 @@ the safe steps.
 
 import pytest
 
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
 from tidegate.simulation.sample_ring import (
     Measured,
     SampleRing,
@@ -14,6 +12,8 @@ from tidegate.simulation.sample_ring import (
     mute_ms,
     record,
 )
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
 
 DEFAULT = QuotaWindow()
 BOTH = pytest.mark.parametrize("rule", SampleRule)

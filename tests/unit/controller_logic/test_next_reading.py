@@ -4,8 +4,8 @@ hurry.
 
 import pytest
 
-from tidegate.controller_logic.model import Direction, NicSpan, Readings
-from tidegate.controller_logic.throttle.nic_status import seconds_until_next_reading
+from tidegate_logic.model import Direction, NicSpan, Readings
+from tidegate_logic.throttle.nic_status import seconds_until_next_reading
 
 
 @pytest.mark.parametrize(

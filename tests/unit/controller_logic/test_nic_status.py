@@ -8,10 +8,10 @@ from math import inf, nan
 import pytest
 
 from tests.unit.controller_logic.plant import MB, OUT, asked, spans
-from tidegate.controller_logic.model import BrokerLimit, Entity, Level, NicSpan, QuotaWindow
-from tidegate.controller_logic.readings import Flows, flows_of
-from tidegate.controller_logic.throttle.input import ManagedRate, ThrottleInput
-from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure, nic_statuses
+from tidegate_logic.model import BrokerLimit, Entity, Level, NicSpan, QuotaWindow
+from tidegate_logic.readings import Flows, flows_of
+from tidegate_logic.throttle.input import ManagedRate, ThrottleInput
+from tidegate_logic.throttle.nic_status import NicStatus, Pressure, nic_statuses
 
 
 def nics(given: ThrottleInput, *, throttled: bool = False) -> dict[int, NicStatus]:

@@ -20,8 +20,8 @@ from tests.unit.controller_logic.worlds import (
     tier,
     total,
 )
-from tidegate.controller_logic.contracts.overrides import Overridden, apply_overrides
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.overrides import Overridden, apply_overrides
+from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     Contract,
     Entity,
@@ -32,7 +32,7 @@ from tidegate.controller_logic.model import (
     RateForm,
     Tier,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 LATER = START_SECONDS + 3600
 NIGHTLY = Entity("alice", "nightly")

@@ -25,9 +25,9 @@ from tests.unit.controller_logic.worlds import (
     report_of,
     tier,
 )
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import Level, Observation, Override, WriteKind
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import Level, Observation, Override, WriteKind
+from tidegate_logic.reasons import Reason
 
 CONTRACT = 60 * MB
 LIMIT = 50 * MB

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from tests.unit.controller_logic.worlds import FETCH, PRODUCE, stored
-from tidegate.controller_logic.model import Default, Entity, QuotaKey, StoredQuota
-from tidegate.controller_logic.quotas.precedence import (
+from tidegate_logic.model import Default, Entity, QuotaKey, StoredQuota
+from tidegate_logic.quotas.precedence import (
     PrecedenceLevel,
     applicable,
     candidates,

@@ -16,16 +16,16 @@ from tests.unit.controller_logic.worlds import (
     topology,
     total,
 )
-from tidegate.controller_logic.contracts.recommend import (
+from tidegate_logic.contracts.recommend import (
     AdviceBasis,
     PreviousAdvice,
     Recommendations,
     advise,
     rounded_up,
 )
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import (
     Advice,
     AdviceTerms,
     BrokerLimit,
@@ -41,7 +41,7 @@ from tidegate.controller_logic.model import (
     Tier,
     Usage,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 ALICE, BOB = Entity("alice"), Entity("bob")
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE

@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.worlds import topology
-from tidegate.controller_logic.contracts.recommend import (
+from tidegate_logic.contracts.recommend import (
     WORTH_PERCENT,
     AdviceBasis,
     Recommendations,
     advise,
 )
-from tidegate.controller_logic.model import (
+from tidegate_logic.model import (
     MIN_BYTE_RATE,
     AdviceTerms,
     BrokerLimit,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.replicating import FIXED, FOLLOW, MB, OFF, Cluster, apply
-from tidegate.controller_logic.model import Level
-from tidegate.controller_logic.replication.moves import (
+from tidegate_logic.model import Level
+from tidegate_logic.replication.moves import (
     MoveKind,
     PartitionState,
     ReplicaKey,
@@ -20,7 +20,7 @@ from tidegate.controller_logic.replication.moves import (
     egress_of,
     ingress_of,
 )
-from tidegate.controller_logic.replication.rates import (
+from tidegate_logic.replication.rates import (
     NicRoom,
     Priority,
     ReplicationMode,
@@ -28,13 +28,13 @@ from tidegate.controller_logic.replication.rates import (
     max_min,
     room_for,
 )
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate_logic.replication.replication_pass import (
     LEFTOVER_AFTER_SECONDS,
     ReplicationInput,
     ReplicationMemory,
     decide_replication,
 )
-from tidegate.controller_logic.replication.throttles import (
+from tidegate_logic.replication.throttles import (
     FOLLOWER_LIST,
     FOLLOWER_RATE,
     LEADER_LIST,

@@ -23,7 +23,7 @@ from tests.unit.controller_logic.plant import (
 )
 from tests.unit.controller_logic.replicating import MB, OFF, Cluster, apply
 from tidegate.control.replication import nics_of
-from tidegate.controller_logic.model import (
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Direction,
@@ -31,14 +31,14 @@ from tidegate.controller_logic.model import (
     RateKey,
     ReplicationOnNics,
 )
-from tidegate.controller_logic.replication.moves import (
+from tidegate_logic.replication.moves import (
     MoveKind,
     PartitionState,
     ReplicaKey,
     egress_of,
     ingress_of,
 )
-from tidegate.controller_logic.replication.rates import (
+from tidegate_logic.replication.rates import (
     Flow,
     NicRoom,
     Priority,
@@ -47,14 +47,14 @@ from tidegate.controller_logic.replication.rates import (
     Terms,
     leaves_of,
 )
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
     decide_replication,
 )
-from tidegate.controller_logic.replication.throttles import ConfigChange
-from tidegate.controller_logic.reports import cause_of
-from tidegate.controller_logic.throttle.decision import ThrottleDecision
-from tidegate.controller_logic.throttle.input import RateHistory, ThrottleMemory, ThrottleSettings
+from tidegate_logic.replication.throttles import ConfigChange
+from tidegate_logic.reports import cause_of
+from tidegate_logic.throttle.decision import ThrottleDecision
+from tidegate_logic.throttle.input import RateHistory, ThrottleMemory, ThrottleSettings
 
 LIMIT = 100.0
 AIM = 92.0  # percent: cutToPercent less replication's margin

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from tests.unit.controller_logic.replicating import FIXED, FOLLOW, MB, OFF, Cluster, apply
-from tidegate.controller_logic.model import Level
-from tidegate.controller_logic.replication.moves import (
+from tidegate_logic.model import Level
+from tidegate_logic.replication.moves import (
     MoveKind,
     PartitionState,
     ReplicaKey,
@@ -21,20 +21,20 @@ from tidegate.controller_logic.replication.moves import (
     egress_of,
     ingress_of,
 )
-from tidegate.controller_logic.replication.rates import (
+from tidegate_logic.replication.rates import (
     NicRoom,
     Priority,
     ReplicationMode,
     Terms,
     room_for,
 )
-from tidegate.controller_logic.replication.replication_pass import (
+from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
     ReplicationInput,
     ReplicationMemory,
     decide_replication,
 )
-from tidegate.controller_logic.replication.throttles import (
+from tidegate_logic.replication.throttles import (
     FOLLOWER_LIST,
     FOLLOWER_RATE,
     LEADER_LIST,

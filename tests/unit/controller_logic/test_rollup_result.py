@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
-from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.kube.rollup_jobs import MOST_BYTES, RollupResult, decode, encode
+from tidegate_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from tidegate_logic.rollup_schedule import Window
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 FIGURES = DirectionUsage(30e6, 12e6, 3, 0.99, 0.125)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.controller_logic.rollup_schedule import (
+from tidegate_logic.rollup_schedule import (
     MOST_WINDOWS,
     SETTLE_MS,
     Due,

@@ -12,9 +12,9 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.throttle.decision import StepKind, ThrottleDecision
-from tidegate.controller_logic.throttle.input import ThrottleMemory, ThrottleSettings
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.throttle.decision import StepKind, ThrottleDecision
+from tidegate_logic.throttle.input import ThrottleMemory, ThrottleSettings
 
 
 def cluster(others_mb: float = 60) -> SimulatedCluster:

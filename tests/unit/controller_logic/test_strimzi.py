@@ -29,10 +29,10 @@ from tests.unit.controller_logic.worlds import (
     tier,
 )
 from tidegate.control.strimzi import StrimziPlace, users_of
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.decide import decide
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.decide import decide
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     DeletionPolicy,
     Entity,
     Mode,
@@ -41,7 +41,7 @@ from tidegate.controller_logic.model import (
     StoredQuota,
     StrimziUsers,
 )
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.reasons import Reason
 
 PLACE = StrimziPlace("kafka", "orders")
 POLL_SECONDS = 15.0

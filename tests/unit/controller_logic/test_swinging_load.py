@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.controller_logic.loaded_world import LoadedWorld, loaded_world
 from tests.unit.controller_logic.worlds import MB
-from tidegate.controller_logic.decision import LevelState
-from tidegate.controller_logic.model import Level
+from tidegate_logic.decision import LevelState
+from tidegate_logic.model import Level
 
 LIMIT, STEADY, SWING = (
     125 * MB,

@@ -1,7 +1,7 @@
 """What is decided again is one act: it is counted and reported once."""
 
 from tests.unit.controller_logic.plant import SimulatedCluster, actor, simulated_cluster, want
-from tidegate.controller_logic.throttle.decision import Acts, StepKind, new_acts
+from tidegate_logic.throttle.decision import Acts, StepKind, new_acts
 
 
 def overloaded() -> SimulatedCluster:

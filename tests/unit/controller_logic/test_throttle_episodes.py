@@ -17,17 +17,17 @@ from tests.unit.controller_logic.plant import (
     simulated_cluster,
     want,
 )
-from tidegate.controller_logic.model import BrokerLimit
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.decision import (
+from tidegate_logic.model import BrokerLimit
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.decision import (
     LimitedBy,
     Phase,
     Round,
     StepKind,
     ThrottleStep,
 )
-from tidegate.controller_logic.throttle.input import ClientFloors
-from tidegate.controller_logic.throttle.nic_status import Pressure
+from tidegate_logic.throttle.input import ClientFloors
+from tidegate_logic.throttle.nic_status import Pressure
 
 INTERVAL_SECONDS = 15
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.controller_logic.plant import BARE, IN, MB, OUT
-from tidegate.controller_logic.model import MIN_BYTE_RATE, Entity, Level
-from tidegate.controller_logic.throttle.buckets import floor_of
-from tidegate.controller_logic.throttle.input import ClientFloors, ManagedRate
+from tidegate_logic.model import MIN_BYTE_RATE, Entity, Level
+from tidegate_logic.throttle.buckets import floor_of
+from tidegate_logic.throttle.input import ClientFloors, ManagedRate
 
 CONSUMER = ManagedRate(Entity("a"), OUT, Level.L3, 50 * MB, 2 * MB, 50 * MB, frozenset({1}))
 PRODUCER = replace(CONSUMER, direction=IN, producers=20)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.plant import MB, OUT, SimulatedClient, SimulatedCluster
-from tidegate.controller_logic.model import (
+from tidegate_logic.model import (
     BrokerLimit,
     Direction,
     Entity,
@@ -18,11 +18,11 @@ from tidegate.controller_logic.model import (
     QuotaWindow,
     RateKey,
 )
-from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
-from tidegate.controller_logic.throttle.attribution import CUT_ORDER
-from tidegate.controller_logic.throttle.buckets import floor_of
-from tidegate.controller_logic.throttle.decision import StepKind, ThrottleDecision
-from tidegate.controller_logic.throttle.input import (
+from tidegate_logic.quotas.mute import predicted_mute_seconds
+from tidegate_logic.throttle.attribution import CUT_ORDER
+from tidegate_logic.throttle.buckets import floor_of
+from tidegate_logic.throttle.decision import StepKind, ThrottleDecision
+from tidegate_logic.throttle.input import (
     RELEASED,
     ClientFloors,
     ManagedRate,

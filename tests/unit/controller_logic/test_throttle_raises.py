@@ -15,10 +15,10 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
-from tidegate.controller_logic.model import RateKey
-from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
-from tidegate.controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
-from tidegate.controller_logic.throttle.input import ActiveThrottle, ThrottleMemory
+from tidegate_logic.model import RateKey
+from tidegate_logic.quotas.mute import predicted_mute_seconds
+from tidegate_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
+from tidegate_logic.throttle.input import ActiveThrottle, ThrottleMemory
 
 
 def held_at(played: SimulatedCluster, **values_mb: float) -> None:

@@ -10,7 +10,7 @@ from tests.unit.controller_logic.plant import (
     simulated_cluster,
     want,
 )
-from tidegate.controller_logic.throttle.record import NEVER_THROTTLED, as_mapping
+from tidegate_logic.throttle.record import NEVER_THROTTLED, as_mapping
 
 
 def overloaded() -> SimulatedCluster:

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.plant import MB, OUT
-from tidegate.controller_logic.model import ClientRate, Entity, Level
-from tidegate.controller_logic.throttle.buckets import Bucket, Floor
-from tidegate.controller_logic.throttle.cuts import blind_targets, largest_givers, targets_of
-from tidegate.controller_logic.throttle.input import ManagedRate
+from tidegate_logic.model import ClientRate, Entity, Level
+from tidegate_logic.throttle.buckets import Bucket, Floor
+from tidegate_logic.throttle.cuts import blind_targets, largest_givers, targets_of
+from tidegate_logic.throttle.input import ManagedRate
 
 
 def bucket(name: str, contract_mb: float, *sends_mb: float, floor_mb: float = 1) -> Bucket:

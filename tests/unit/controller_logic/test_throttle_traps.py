@@ -16,7 +16,7 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
-from tidegate.controller_logic.model import (
+from tidegate_logic.model import (
     ClientRate,
     Entity,
     QuotaKey,
@@ -24,10 +24,10 @@ from tidegate.controller_logic.model import (
     StoredQuota,
     WriteKind,
 )
-from tidegate.controller_logic.quotas.budget import Charged, admit, spend, unexpired
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.decision import StepKind
-from tidegate.controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
+from tidegate_logic.quotas.budget import Charged, admit, spend, unexpired
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.decision import StepKind
+from tidegate_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
 
 
 def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:

@@ -27,10 +27,10 @@ from tests.unit.controller_logic.worlds import (
     tier,
     topology,
 )
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.decision import LevelState, Memory
-from tidegate.controller_logic.model import Level, Mode, Speed, TopicLeaders, WriteKind
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.decision import LevelState, Memory
+from tidegate_logic.model import Level, Mode, Speed, TopicLeaders, WriteKind
+from tidegate_logic.reasons import Reason
 
 CONTRACT = 60 * MB
 

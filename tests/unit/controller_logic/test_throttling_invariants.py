@@ -18,10 +18,10 @@ from tests.unit.controller_logic.loaded_world import (
     set_limit,
 )
 from tests.unit.controller_logic.worlds import FETCH, MB, member, per_broker
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import Level
-from tidegate.controller_logic.quota_values import enforced_rate
-from tidegate.controller_logic.reasons import Reason
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import Level
+from tidegate_logic.quota_values import enforced_rate
+from tidegate_logic.reasons import Reason
 
 CONTRACT, BUDGET, QUARTER_HOUR = 60 * MB, 40, 900.0
 RHO = (12 + 10) / 11

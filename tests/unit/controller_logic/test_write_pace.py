@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.quotas.budget import WritePace, paced
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.quotas.budget import WritePace, paced
 
 WINDOW = QuotaWindow(11, 1)
 

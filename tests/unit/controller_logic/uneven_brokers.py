@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
 
-from tidegate.controller_logic.contracts.adaptive import (
+from tidegate.simulation.sample_ring import SampleRing, measure, mute_ms, record
+from tidegate_logic.contracts.adaptive import (
     Adaptation,
     Adaptations,
     AdaptiveInput,
     AdaptiveRate,
     adapt,
 )
-from tidegate.controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES, LeaderSpread
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.leader_scaling import ADAPTIVE_SHARES, LeaderSpread
+from tidegate_logic.model import (
     STALE_AFTER_SECONDS,
     ClientRate,
     Direction,
@@ -26,8 +27,7 @@ from tidegate.controller_logic.model import (
     RateKey,
     Readings,
 )
-from tidegate.controller_logic.readings import flows_of
-from tidegate.simulation.sample_ring import SampleRing, measure, mute_ms, record
+from tidegate_logic.readings import flows_of
 
 MB = 1_000_000
 USER = Entity("orders")

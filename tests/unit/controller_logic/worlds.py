@@ -5,10 +5,10 @@ default, and a store that obeys.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.controller_logic.contracts.desired import MemberReport
-from tidegate.controller_logic.decide import decide, settle
-from tidegate.controller_logic.decision import Decision, Memory
-from tidegate.controller_logic.model import (
+from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.decide import decide, settle
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
     Contract,
     Default,
     Entity,

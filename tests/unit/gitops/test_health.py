@@ -18,11 +18,11 @@ from structlog.testing import capture_logs
 from tests.unit.control.stage import ALICE, Stage
 from tests.unit.gitops.argo_lua import health_of
 from tests.unit.gitops.samples import CUSTOMIZATIONS, SAMPLES, SCRIPTS, Sample, script_of
-from tidegate.controller_logic.model import QuotaKey
-from tidegate.controller_logic.reasons import STALLED, Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
 from tidegate.resources.kinds import KINDS, parse_object
+from tidegate_logic.model import QuotaKey
+from tidegate_logic.reasons import STALLED, Reason
 
 # --- samples --------------------------------------------------------------------------------------
 # The health scripts for Argo CD: each sample gets its expected health, and each script uses only

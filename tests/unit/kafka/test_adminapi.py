@@ -15,7 +15,6 @@ from tests.contract.quota_store_contract import (
     give_back,
     record,
 )
-from tidegate.controller_logic.model import Default, Entity, LedgerRecord, QuotaKey, StoredQuota
 from tidegate.errors import ForeignContent, Unauthorized, UserActionRequired
 from tidegate.kafka.adminapi import quotas
 from tidegate.kafka.adminapi.client import AdminClient, Fenced, Lost, require_done
@@ -35,6 +34,7 @@ from tidegate.kafka.claim import claim_to_bytes
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Default, Entity, LedgerRecord, QuotaKey, StoredQuota
 
 # --- the protocol ---------------------------------------------------------------------------------
 # Bodies as they were taken from a broker, by hand.

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.controller_logic.model import TopicLeaders
 from tidegate.errors import Incomplete, TidegateError, Unauthorized
 from tidegate.kafka.brokers import MetadataResponse, matching, topology_of
+from tidegate_logic.model import TopicLeaders
 
 Broker = MetadataResponse.MetadataResponseBroker
 Topic = MetadataResponse.MetadataResponseTopic

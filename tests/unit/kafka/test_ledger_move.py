@@ -10,13 +10,13 @@ import pytest
 
 from tests.contract.quota_store_contract import ALICE, BOB, PRODUCE, first
 from tests.doubles.quota_store import OPEN_ACL, MemoryQuotaStore
-from tidegate.controller_logic.model import Entity
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import Claim, ClusterFacts
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT, MIGRATION_PATH, ledger_path
 from tidegate.kafka.zookeeper.tree import Create, SetData
+from tidegate_logic.model import Entity
+from tidegate_logic.reasons import Reason
 
 OURS = Claim("streaming/orders", "uid-1", "operator-1", 1, 1000.0)
 

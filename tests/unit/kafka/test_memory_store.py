@@ -13,10 +13,10 @@ from tests.contract.quota_store_contract import (
     lay_out_kafka,
 )
 from tests.doubles.quota_store import OPEN_ACL, FaultyTree, MemoryQuotaStore, MemoryTree
-from tidegate.controller_logic.model import Entity, QuotaKey
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kafka.zookeeper.tree import Create, Delete, SetData
+from tidegate_logic.model import Entity, QuotaKey
+from tidegate_logic.reasons import Reason
 
 
 class MemoryWriter:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.controller_logic.model import Default, Entity, QuotaKey
 from tidegate.errors import ForeignContent
 from tidegate.kafka.quota_node import (
     config_path,
@@ -22,6 +21,7 @@ from tidegate.kafka.quota_node import (
     ledger_node,
     parse_quota,
 )
+from tidegate_logic.model import Default, Entity, QuotaKey
 
 # --- names ----------------------------------------------------------------------------------------
 # Names are spelled exactly as Kafka's Sanitizer spells them (vectors computed with Kafka's own

@@ -12,8 +12,6 @@ import pytest
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, KazooException
 
 from tidegate import __version__
-from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
 from tidegate.kafka import quota_node
 from tidegate.kafka.claim import claim_to_bytes, claimed_elsewhere, parse_claim
@@ -30,6 +28,8 @@ from tidegate.kafka.zookeeper.nodes import (
 from tidegate.kafka.zookeeper.session import start_client
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Znode
+from tidegate_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
+from tidegate_logic.reasons import Reason
 
 # --- records and claims ---------------------------------------------------------------------------
 # A ledger record or claim reads back as it was written, and anything else is refused.

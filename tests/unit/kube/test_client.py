@@ -13,9 +13,9 @@ from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
 
 from tidegate import __version__, errors
-from tidegate.controller_logic.reasons import Reason
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject
 from tidegate.kube.client import KubernetesClient, connect, failure_of
+from tidegate_logic.reasons import Reason
 
 # --- failed requests ------------------------------------------------------------------------------
 # A failed request becomes an error with whether it can have happened, and what to do.

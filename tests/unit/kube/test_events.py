@@ -8,10 +8,10 @@ import pytest
 
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 from tidegate.kube.events import EventRecorder
+from tidegate_logic.reasons import Reason
 
 TIER = ObjectRef(BUSINESS_TIERS, "streaming", "reporting", "uid-1")
 

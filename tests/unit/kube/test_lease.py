@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.api import LeaseRecord
 from tidegate.kube.lease import LeaseAddress, LeaseList, LeftLeases, SharedLease
+from tidegate_logic.reasons import Reason
 
 _LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 _NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", fullmatch=True)

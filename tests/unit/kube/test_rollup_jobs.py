@@ -14,8 +14,6 @@ from tests.contract.kubernetes_contract import POD, POLICY, rollup_job
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.resources.documents import policy as policy_document
 from tidegate.control.rollups import pod_of
-from tidegate.controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
-from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject
 from tidegate.kube.rollup_jobs import (
@@ -30,6 +28,8 @@ from tidegate.kube.rollup_jobs import (
 )
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer
+from tidegate_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from tidegate_logic.rollup_schedule import Window
 
 # --- the manifest ---------------------------------------------------------------------------------
 # The manifest of a rollup Job: a name that always fits, a Pod that a restricted namespace admits,

@@ -16,7 +16,6 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
@@ -28,6 +27,7 @@ from tidegate.errors import (
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
+from tidegate_logic.reasons import Reason
 
 SERIES = {"metric": {"broker": "1"}, "values": [[1000, "1"]]}
 GOOD = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [SERIES]}})

@@ -9,8 +9,6 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.kafka.test_quota_node import SANITIZER
-from tidegate.controller_logic.model import Entity, ReadingProblem
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus import kafka_clients
 from tidegate.prometheus.kafka_clients import (
     ClientSample,
@@ -23,6 +21,8 @@ from tidegate.prometheus.kafka_clients import (
 from tidegate.prometheus.queries import broker_of
 from tidegate.prometheus.series import Series, problems_of
 from tidegate.prometheus.settings import BrokerLabel
+from tidegate_logic.model import Entity, ReadingProblem
+from tidegate_logic.reasons import Reason
 
 # --- values ---------------------------------------------------------------------------------------
 # The newest value of each client on each broker, and nothing for a client with two series at once.

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.goldens.golden import numbers
-from tidegate.controller_logic.model import Direction, NicSpan, ReadingProblem
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.nics import Ambiguous, NicSpans, nic_spans, spans_of
 from tidegate.prometheus.queries import broker_of
 from tidegate.prometheus.series import Series, problems_of
 from tidegate.prometheus.settings import BrokerLabel
+from tidegate_logic.model import Direction, NicSpan, ReadingProblem
+from tidegate_logic.reasons import Reason
 
 # --- spans ----------------------------------------------------------------------------------------
 # A span is the plain difference of neighbouring samples, and is missing wherever that difference

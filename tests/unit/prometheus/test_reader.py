@@ -16,8 +16,6 @@ import pytest
 
 from tests.unit.hands import Hands
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
-from tidegate.controller_logic.model import Direction, Entity, Readings
-from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus import questions
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import (
@@ -29,6 +27,8 @@ from tidegate.prometheus.settings import (
     Queries,
 )
 from tidegate.prometheus.sources import source_labels
+from tidegate_logic.model import Direction, Entity, Readings
+from tidegate_logic.reasons import Reason
 
 NOW = 1000.0
 QUERIES = Queries("sent", "received", "fetched", "produced", "fetch_throttle", "produce_throttle")

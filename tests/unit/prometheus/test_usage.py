@@ -9,8 +9,6 @@ import pytest
 
 from tests.doubles.usage_history import Question, UsageHistory
 from tests.unit.prometheus.lying_server import Request, serving
-from tidegate.controller_logic.model import Direction, Entity
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, Unreachable
 from tidegate.prometheus import usage as usage_module
 from tidegate.prometheus.settings import (
@@ -21,6 +19,8 @@ from tidegate.prometheus.settings import (
 )
 from tidegate.prometheus.usage import UsageReader
 from tidegate.prometheus.usage_windows import Period, UsageReading
+from tidegate_logic.model import Direction, Entity
+from tidegate_logic.reasons import Reason
 
 HOUR, DAY = 3600, 86_400
 NOW = 1_700_000_123.0

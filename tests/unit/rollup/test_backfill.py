@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.rollup.tables.usage import DAY, put, usage_5m
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.rollup.backfill import Backfill
 from tidegate.rollup.engine import Span
 from tidegate.rollup.ingest import Source
 from tidegate.rollup.schemas import HOUR_MS, TABLES
 from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.reasons import Reason
 
 NOW = DAY + 99 * HOUR_MS
 PUBLISHED = 1000

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
-from tidegate.controller_logic.model import Entity, Level, Member, Policy, Tier
 from tidegate.rollup.entities import (
     ENTITIES,
     PATH,
@@ -25,6 +24,7 @@ from tidegate.rollup.entities import (
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.format import Owner, UsageDamaged, decode
 from tidegate.rollup.terms.sources import PolicyMember, PolicyTerms, Trail, read_trail
+from tidegate_logic.model import Entity, Level, Member, Policy, Tier
 
 NOON = 1_795_219_200_000 + 12 * HOUR_MS
 MINUTE = 60_000

@@ -12,7 +12,10 @@ import pytest
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, put
-from tidegate.controller_logic.model import (
+from tidegate.rollup.member_usage import member_usage
+from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
+from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.model import (
     Default,
     DirectionUsage,
     Entity,
@@ -21,9 +24,6 @@ from tidegate.controller_logic.model import (
     QuotaKey,
     Tier,
 )
-from tidegate.rollup.member_usage import member_usage
-from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
-from tidegate.rollup.tables.store import UsageStore
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 GOLD = Tier(

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from tidegate.controller_logic.model import (
+from tidegate.simulation.cluster import Background, Demand
+from tidegate.simulation.play import Scenario
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Contract,
@@ -15,8 +17,6 @@ from tidegate.controller_logic.model import (
     Tier,
     Topology,
 )
-from tidegate.simulation.cluster import Background, Demand
-from tidegate.simulation.play import Scenario
 
 MB = 1_000_000
 OUT, IN = Direction.EGRESS, Direction.INGRESS

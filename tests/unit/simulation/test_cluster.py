@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow
 from tidegate.simulation.cluster import Background, Demand, Second, SimulatedCluster
+from tidegate_logic.model import BrokerLimit, Direction, Entity, QuotaWindow
 
 MB = 1_000_000
 ALICE, BOB = Entity("alice"), Entity("bob")

@@ -10,7 +10,10 @@ from itertools import groupby
 import pytest
 
 from tests.unit.simulation.scenarios import IN, MB, OUT, USERS
-from tidegate.controller_logic.model import (
+from tidegate.simulation.cluster import Background, Demand
+from tidegate.simulation.outcome import EventKind, outcome_of
+from tidegate.simulation.play import Play, Scenario, play
+from tidegate_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Contract,
@@ -24,9 +27,6 @@ from tidegate.controller_logic.model import (
     Tier,
     Topology,
 )
-from tidegate.simulation.cluster import Background, Demand
-from tidegate.simulation.outcome import EventKind, outcome_of
-from tidegate.simulation.play import Play, Scenario, play
 
 BEGIN, END, MEAN_SECONDS = 120, 420, 24
 THROTTLED_MB = {Level.L1: 5.0, Level.L2: 2.5, Level.L3: 1.0}

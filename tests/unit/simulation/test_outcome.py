@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.simulation.scenarios import MB, OUT, USERS, scenario, want
-from tidegate.controller_logic.model import Contract, Level, Override, RateForm
-from tidegate.controller_logic.reasons import Reason
 from tidegate.simulation.cluster import Background
 from tidegate.simulation.outcome import (
     EventKind,
@@ -19,6 +17,8 @@ from tidegate.simulation.outcome import (
     outcome_of,
 )
 from tidegate.simulation.play import Play, play
+from tidegate_logic.model import Contract, Level, Override, RateForm
+from tidegate_logic.reasons import Reason
 
 EPISODE = scenario(
     *want(dict.fromkeys(Level, 25.0), 30, 240), background=[Background(1, OUT, 5.0 * MB, 0, 240)]

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.simulation.scenarios import IN, MB, OUT, USERS, scenario, want
-from tidegate.controller_logic.model import Direction, Level, Mode
 from tidegate.simulation.cluster import Background
 from tidegate.simulation.outcome import EventKind, Outcome, outcome_of
 from tidegate.simulation.play import LONGEST_AFTERWARDS_SECONDS, Play, play
+from tidegate_logic.model import Direction, Level, Mode
 
 ALL_25 = dict.fromkeys(Level, 25.0)
 STEP = want(ALL_25, 30, 300)

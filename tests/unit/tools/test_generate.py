@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tidegate.controller_logic.reasons import STALLED, Reason
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS, Kind
+from tidegate_logic.reasons import STALLED, Reason
 from tools.generate import (
     ALERTS,
     CHART_README,

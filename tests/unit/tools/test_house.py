@@ -41,21 +41,21 @@ def figures(found: object) -> dict[str, Figure]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "import tidegate.controller_logic.model",
-        "import tidegate.controller_logic.model as m",
-        "from tidegate.controller_logic import model",
-        "from tidegate.controller_logic.model import Policy",
+        "import tidegate_logic.model",
+        "import tidegate_logic.model as m",
+        "from tidegate_logic import model",
+        "from tidegate_logic.model import Policy",
         "from .model import Policy",
         "from . import model",
-        "def late():\n    from tidegate.controller_logic.model import Policy",
-        "if TYPE_CHECKING:\n    from tidegate.controller_logic.model import Policy",
+        "def late():\n    from tidegate_logic.model import Policy",
+        "if TYPE_CHECKING:\n    from tidegate_logic.model import Policy",
     ],
 )
 def test_an_import_counts_wherever_and_however_it_is_written(
     tmp_path: Path, statement: str
 ) -> None:
     graph = product(tmp_path, {f"{CORE}/model.py": "x = 1", f"{CORE}/decide.py": statement})
-    assert graph.imports["tidegate.controller_logic.decide"] == {"tidegate.controller_logic.model"}
+    assert graph.imports["tidegate_logic.decide"] == {"tidegate_logic.model"}
 
 
 def test_relative_imports_are_found_from_a_package_too(tmp_path: Path) -> None:
@@ -77,24 +77,22 @@ def test_a_package_without_code_is_no_module(tmp_path: Path) -> None:
             f"{CORE}/quotas/a.py": "a = 1",
         },
     )
-    assert set(graph.modules) == {"tidegate.controller_logic.quotas.a"}
+    assert set(graph.modules) == {"tidegate_logic.quotas.a"}
 
 
 def test_a_circle_is_found_however_long_and_through_imports_for_type_checkers(
     tmp_path: Path,
 ) -> None:
     files = {
-        f"{CORE}/a.py": "from tidegate.controller_logic.b import x",
-        f"{CORE}/b.py": "from tidegate.controller_logic.c import x",
-        f"{CORE}/c.py": "if TYPE_CHECKING:\n    from tidegate.controller_logic.a import x",
-        f"{CORE}/d.py": "from tidegate.controller_logic.a import x",
+        f"{CORE}/a.py": "from tidegate_logic.b import x",
+        f"{CORE}/b.py": "from tidegate_logic.c import x",
+        f"{CORE}/c.py": "if TYPE_CHECKING:\n    from tidegate_logic.a import x",
+        f"{CORE}/d.py": "from tidegate_logic.a import x",
     }
     found = figures(house.import_figures(product(tmp_path, files), import_graph()))
     circle = found["circles of imports in the product"]
     assert (circle.value, circle.kept) == (1, False)
-    assert circle.details == (
-        "tidegate.controller_logic.a <-> tidegate.controller_logic.b <-> tidegate.controller_logic.c",
-    )
+    assert circle.details == ("tidegate_logic.a <-> tidegate_logic.b <-> tidegate_logic.c",)
     assert found["core files"].value == 4
 
 
@@ -150,15 +148,15 @@ def test_a_short_module_with_one_importer_has_to_say_why_it_is_one(tmp_path: Pat
         f"{CORE}/unsaid.py": '"""A thing."""\nx = 1',
         f"{CORE}/long.py": "x = 1\n" * 60,
         f"{CORE}/shared.py": "x = 1",
-        f"{CORE}/one.py": "from tidegate.controller_logic import said, unsaid, long, shared\n"
+        f"{CORE}/one.py": "from tidegate_logic import said, unsaid, long, shared\n"
         + "x = 1\n" * 60,
-        f"{CORE}/two.py": "from tidegate.controller_logic import shared",
+        f"{CORE}/two.py": "from tidegate_logic import shared",
     }
     found = figures(house.size_figures(product(tmp_path, files)))
     small = found["product modules under 60 lines with one importer"]
     assert small.details == (
-        "tidegate.controller_logic.said (6): A module of its own: Spark imports it by name.",
-        "tidegate.controller_logic.unsaid (2): no reason in its docstring",
+        "tidegate_logic.said (6): A module of its own: Spark imports it by name.",
+        "tidegate_logic.unsaid (2): no reason in its docstring",
     )
     assert found["  of which without a reason in the docstring"].value == 1
     assert (found["product modules"].value, found["product modules, median"].value) == (6, 4)
@@ -319,40 +317,38 @@ def test_the_trips_reach_their_end_and_name_files_of_the_product(name: str) -> N
 
 
 PICTURED = {
-    f"{CORE}/decide.py": "from tidegate.controller_logic.quotas.plan import x\nfrom "
-    "tidegate.controller_logic.model import y",
+    f"{CORE}/decide.py": "from tidegate_logic.quotas.plan import x\nfrom "
+    "tidegate_logic.model import y",
     f"{CORE}/model.py": "y = 1",
     f"{CORE}/quotas/__init__.py": '"""What Kafka has. And more."""',
-    f"{CORE}/quotas/plan.py": "from tidegate.controller_logic.contracts.desired import x",
-    f"{CORE}/contracts/desired.py": "from tidegate.controller_logic.model import y",
+    f"{CORE}/quotas/plan.py": "from tidegate_logic.contracts.desired import x",
+    f"{CORE}/contracts/desired.py": "from tidegate_logic.model import y",
     "operator/tidegate/cli.py": "from tidegate.commands.run import run",
     "operator/tidegate/main.py": "from tidegate.control.loop import x",
     "operator/tidegate/commands/run.py": "from tidegate import main",
-    "operator/tidegate/control/loop.py": "from tidegate.controller_logic.decide import x",
+    "operator/tidegate/control/loop.py": "from tidegate_logic.decide import x",
 }
 
 
 def test_the_picture_has_a_box_a_folder_and_two_for_modules_beside_folders(tmp_path: Path) -> None:
     picture = picture_of(product(tmp_path, PICTURED), PACKAGES, tmp_path)
     assert {name: sorted(below) for name, below in picture.imports.items()} == {
-        "tidegate.controller_logic entry": [
-            "tidegate.controller_logic base",
-            "tidegate.controller_logic.quotas",
+        "tidegate_logic entry": [
+            "tidegate_logic base",
+            "tidegate_logic.quotas",
         ],
-        "tidegate.controller_logic base": [],
-        "tidegate.controller_logic.quotas": ["tidegate.controller_logic.contracts"],
-        "tidegate.controller_logic.contracts": ["tidegate.controller_logic base"],
+        "tidegate_logic base": [],
+        "tidegate_logic.quotas": ["tidegate_logic.contracts"],
+        "tidegate_logic.contracts": ["tidegate_logic base"],
         "tidegate entry": ["tidegate.commands"],
         "tidegate main": ["tidegate.control"],
         "tidegate.commands": ["tidegate main"],
-        "tidegate.control": ["tidegate.controller_logic entry"],
+        "tidegate.control": ["tidegate_logic entry"],
     }
     assert rows_of(picture.imports)[0] == ["tidegate entry"]
-    assert rows_of(picture.imports)[-1] == ["tidegate.controller_logic base"]
-    assert reduced(picture.imports)["tidegate.controller_logic entry"] == [
-        "tidegate.controller_logic.quotas"
-    ]
-    assert picture.boxes["tidegate.controller_logic.quotas"].meaning == "What Kafka has"
+    assert rows_of(picture.imports)[-1] == ["tidegate_logic base"]
+    assert reduced(picture.imports)["tidegate_logic entry"] == ["tidegate_logic.quotas"]
+    assert picture.boxes["tidegate_logic.quotas"].meaning == "What Kafka has"
     drawn = svg(picture)
     assert drawn.count("<rect") == 1 + len(picture.boxes)
     assert drawn.count('<path d="M') == 1 + sum(

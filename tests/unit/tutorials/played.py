@@ -15,7 +15,8 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tests.unit.commands.conftest import Answer, World
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.controller_logic.model import (
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -23,7 +24,6 @@ from tidegate.controller_logic.model import (
     QuotaKey,
     Readings,
 )
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 
 PAGES = Path(__file__).parents[3] / "docs" / "tutorials"
 FETCH, OUT = QuotaKey.CONSUMER_BYTE_RATE, Direction.EGRESS

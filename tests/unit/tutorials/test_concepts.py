@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
 
 PICTURE = Path(__file__).parents[3] / "docs" / "pictures" / "concept-steps.svg"
 WINDOW = QuotaWindow(11, 1)

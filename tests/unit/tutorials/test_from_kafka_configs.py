@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.unit.tutorials.played import KINDS, Tutorial, objects_of
-from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
+from tidegate_logic.model import Entity, QuotaKey
 
 PAGE = "from-kafka-configs.md"
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE

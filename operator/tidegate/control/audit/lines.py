@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.control.audit.trail import EVENT
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 from tidegate.tracing import PASS_FIELD
+from tidegate_logic.reasons import Reason
 
 AuditLine = Mapping[str, Any]
 

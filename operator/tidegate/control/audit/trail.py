@@ -17,10 +17,12 @@ import structlog
 
 from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
 from tidegate.control.reconcile import Applied
-from tidegate.controller_logic.contracts.desired import MemberReport
-from tidegate.controller_logic.contracts.overrides import Overridden
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import (
+from tidegate.metrics import Telemetry
+from tidegate.tracing import PASS_FIELD, current_pass
+from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.contracts.overrides import Overridden
+from tidegate_logic.decision import Decision
+from tidegate_logic.model import (
     DIRECTION_OF,
     KEY_OF,
     Direction,
@@ -32,9 +34,9 @@ from tidegate.controller_logic.model import (
     RateKey,
     Readings,
 )
-from tidegate.controller_logic.quota_values import number_of
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.throttle.decision import (
+from tidegate_logic.quota_values import number_of
+from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.decision import (
     ACTIONS,
     Acts,
     Phase,
@@ -44,9 +46,7 @@ from tidegate.controller_logic.throttle.decision import (
     ThrottleStep,
     new_acts,
 )
-from tidegate.controller_logic.throttle.record import as_mapping
-from tidegate.metrics import Telemetry
-from tidegate.tracing import PASS_FIELD, current_pass
+from tidegate_logic.throttle.record import as_mapping
 
 log = structlog.get_logger(__name__)
 

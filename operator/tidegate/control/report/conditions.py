@@ -13,15 +13,15 @@ from typing import Any
 
 from tidegate.control.reconcile import PassResult
 from tidegate.control.rollups import RollupProgress
-from tidegate.controller_logic.contracts.desired import MemberState
-from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
-from tidegate.controller_logic.model import Direction, Hold, Mode, ReadingProblem
-from tidegate.controller_logic.quotas.contention import resync_command
-from tidegate.controller_logic.reasons import STALLED, Reason
-from tidegate.controller_logic.rollup_schedule import Due, Window
-from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure
 from tidegate.kube.rollup_jobs import rfc3339
 from tidegate.resources.status import RollupStatus
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.decision import Decision, LevelReport, LevelState
+from tidegate_logic.model import Direction, Hold, Mode, ReadingProblem
+from tidegate_logic.quotas.contention import resync_command
+from tidegate_logic.reasons import STALLED, Reason
+from tidegate_logic.rollup_schedule import Due, Window
+from tidegate_logic.throttle.nic_status import NicStatus, Pressure
 
 MAX_MESSAGE_LENGTH = 1024
 SHOWN = 5  # of a list of things that may be long

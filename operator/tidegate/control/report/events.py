@@ -24,12 +24,12 @@ from tidegate.control.report.conditions import (
 )
 from tidegate.control.report.replication import FILLING_WORDS, begin_words
 from tidegate.control.report.status import PolicyVerdict
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.decision import LevelReport, LevelState
-from tidegate.controller_logic.model import Entity, QuotaWrite
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import MoveKind
-from tidegate.controller_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.decision import LevelReport, LevelState
+from tidegate_logic.model import Entity, QuotaWrite
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import MoveKind
+from tidegate_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(

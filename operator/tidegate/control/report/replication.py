@@ -5,11 +5,11 @@ from typing import Any
 
 from tidegate.control.replication import Figures, ReplicationResult
 from tidegate.control.report.conditions import Truth, Verdict, counted, listed, shortened
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.replication.moves import MoveKind
-from tidegate.controller_logic.replication.rates import Stall
-from tidegate.controller_logic.replication.replication_pass import ReplicationDecision
 from tidegate.resources.status import MovingStatus, ReplicationStatus
+from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import MoveKind
+from tidegate_logic.replication.rates import Stall
+from tidegate_logic.replication.replication_pass import ReplicationDecision
 
 TYPE = "ReplicationCurrent"
 _STALLS_SHOWN, _SHOWN = 16, 64

@@ -48,9 +48,6 @@ from tidegate.control.report.status import (
     unread_tier,
 )
 from tidegate.control.rollups import RollupProgress
-from tidegate.controller_logic.contracts.desired import MemberReport
-from tidegate.controller_logic.model import Advice, Hold, Mode, QuotaWrite
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     InvalidResource,
     OutcomeUnknown,
@@ -72,6 +69,9 @@ from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import Answers, StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.schema import SchemaModel
+from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.model import Advice, Hold, Mode, QuotaWrite
+from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
 

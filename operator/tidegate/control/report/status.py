@@ -25,23 +25,6 @@ from tidegate.control.report.conditions import (
 )
 from tidegate.control.report.replication import replication_status, replication_verdicts
 from tidegate.control.rollups import RollupProgress
-from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
-from tidegate.controller_logic.contracts.overrides import NotApplicable, Overridden
-from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
-from tidegate.controller_logic.model import (
-    Advice,
-    BrokerLimit,
-    Entity,
-    Hold,
-    Mode,
-    Override,
-    QuotaKey,
-)
-from tidegate.controller_logic.quota_values import KEY_WORDS
-from tidegate.controller_logic.quotas.contention import Contention
-from tidegate.controller_logic.reasons import Reason
-from tidegate.controller_logic.reports import clock_words
-from tidegate.controller_logic.throttle.nic_status import Pressure, over_count_words
 from tidegate.kube.api import JsonObject
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import SchemaModel
@@ -65,6 +48,23 @@ from tidegate.resources.status import (
     TotalRates,
 )
 from tidegate.resources.tiers import OverrideTarget
+from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.overrides import NotApplicable, Overridden
+from tidegate_logic.decision import Decision, LevelReport, LevelState
+from tidegate_logic.model import (
+    Advice,
+    BrokerLimit,
+    Entity,
+    Hold,
+    Mode,
+    Override,
+    QuotaKey,
+)
+from tidegate_logic.quota_values import KEY_WORDS
+from tidegate_logic.quotas.contention import Contention
+from tidegate_logic.reasons import Reason
+from tidegate_logic.reports import clock_words
+from tidegate_logic.throttle.nic_status import Pressure, over_count_words
 
 # --- recommended contracts, as a tier's status and `tidegate plan` show them ----------------------
 

@@ -11,14 +11,14 @@ its records.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidegate.controller_logic.model import Entity, QuotaWrite
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, OutcomeUnknown, Unreachable
 from tidegate.kafka.adminapi.journal import Item, intent, outcome, record_after
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
 from tidegate.kafka.adminapi.quotas import Changes, Values, alter, describe
 from tidegate.kafka.claim import require_writable
 from tidegate.kafka.quota_store import Claim, WriteOutcome, unsafe_value
+from tidegate_logic.model import Entity, QuotaWrite
+from tidegate_logic.reasons import Reason
 
 _ALTERED_AT_ONCE = 2000  # with four quotas each, below the 10,000 records of one request
 _VISIBLE_SECONDS = 2.0  # a broker shows what the controller has committed, usually within 20 ms

@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable, UserActionRequired, refused_certificate
 from tidegate.kafka.brokers import (
     ApiVersionsRequest,
@@ -21,6 +20,7 @@ from tidegate.kafka.brokers import (
     no_answer,
 )
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.reasons import Reason
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _ALTER_CLIENT_QUOTAS, _DESCRIBE_QUORUM = 49, 55  # request numbers

@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tidegate.controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 from tidegate.errors import ForeignContent
 from tidegate.kafka.adminapi.log import Entry, Record
 from tidegate.kafka.adminapi.quotas import Changes, Values
@@ -25,6 +24,7 @@ from tidegate.kafka.claim import parse_claim
 from tidegate.kafka.ledger import LEDGER_RECORD, compact, mapping, record_of, record_to_bytes, text
 from tidegate.kafka.quota_node import entity_of_path, entity_path, json_problem
 from tidegate.kafka.quota_store import Claim
+from tidegate_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 
 _CLAIM_KEY = b"claim"
 _MOVED_KEY = b"moved"

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from tidegate.controller_logic.model import Entity, QuotaKey, StoredQuota
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, OutcomeUnknown, Unreachable
 from tidegate.kafka.adminapi.client import AdminClient, Fenced, Lost
 from tidegate.kafka.adminapi.journal import Journal, outcome
@@ -17,6 +15,8 @@ from tidegate.kafka.adminapi.log import Entry, LedgerLog, Record
 from tidegate.kafka.adminapi.quotas import Values, describe
 from tidegate.kafka.quota_node import entity_path, is_readable
 from tidegate.kafka.quota_store import ClusterFacts
+from tidegate_logic.model import Entity, QuotaKey, StoredQuota
+from tidegate_logic.reasons import Reason
 
 _ATTEMPTS = 6
 _PAUSE_SECONDS = 0.2

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, UserActionRequired, WriteRefused
 from tidegate.kafka.adminapi.client import (
     AdminClient,
@@ -33,6 +32,7 @@ from tidegate.kafka.brokers import (
     MemoryRecordsBuilder,
     ProduceRequest,
 )
+from tidegate_logic.reasons import Reason
 
 _ALL, _COMMITTED_ONLY = 0, 1  # isolation levels
 _LATEST, _EARLIEST = -1, -2

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient, Lost, is_refusal, require_done
 from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest, for_code
+from tidegate_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
 
 Values = Mapping[QuotaKey, str]
 Changes = Mapping[QuotaKey, str | None]

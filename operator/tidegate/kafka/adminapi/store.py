@@ -9,7 +9,6 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
 from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
@@ -25,6 +24,7 @@ from tidegate.kafka.claim import claim_to_bytes, next_claim, require_writable
 from tidegate.kafka.ledger import compact
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
 
 LEDGER_TOPIC = "__tidegate_ledger"
 MAX_WRITES = 5000  # a ledger of some MB in one transaction, and a batch is read as a whole

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidegate.controller_logic.model import Entity, LedgerRecord, StoredQuota
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, WriteRefused
 from tidegate.kafka.claim import parse_claim, require_writable
 from tidegate.kafka.ledger import parse_record
@@ -24,6 +22,8 @@ from tidegate.kafka.quota_node import (
 )
 from tidegate.kafka.quota_store import Claim, ClusterFacts
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
+from tidegate_logic.model import Entity, LedgerRecord, StoredQuota
+from tidegate_logic.reasons import Reason
 
 # Our own nodes are outside of `/config`, where Kafka reads every node as an entity: the claim, and
 # the ledger with a node for each entity.

@@ -38,7 +38,6 @@ from kazoo.protocol.serialization import SetData as SetDataRequest
 from kazoo.protocol.states import EventType, KeeperState
 from kazoo.security import ACL, Id
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     InvalidResource,
     OutcomeUnknown,
@@ -62,6 +61,7 @@ from tidegate.kafka.zookeeper.tree import (
     SetData,
     Znode,
 )
+from tidegate_logic.reasons import Reason
 
 # Start of a kazoo client within a bounded time, with the reason where it fails.
 #

@@ -8,8 +8,6 @@ sent.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
 from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
@@ -23,6 +21,8 @@ from tidegate.kafka.zookeeper.nodes import (
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
+from tidegate_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
+from tidegate_logic.reasons import Reason
 
 # Every quota entity that Kafka has a node for, in four bulk requests however many there are.
 

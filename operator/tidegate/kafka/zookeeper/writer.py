@@ -8,8 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.controller_logic.model import Entity, LedgerRecord, QuotaWrite
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import entity_path
@@ -34,6 +32,8 @@ from tidegate.kafka.zookeeper.tree import (
     Znode,
     ZnodeTree,
 )
+from tidegate_logic.model import Entity, LedgerRecord, QuotaWrite
+from tidegate_logic.reasons import Reason
 
 # Creation of znodes with their missing parents, each with the access control list of its parent.
 #

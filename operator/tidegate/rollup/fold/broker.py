@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidegate.controller_logic.model import QuotaWindow
 from tidegate.rollup.fold.clients import (
     MOST_BYTES_PER_SECOND,
     Client,
@@ -38,6 +37,7 @@ from tidegate.rollup.fold.windows import (
 )
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
+from tidegate_logic.model import QuotaWindow
 
 # Kafka has no counter of bytes by user. It has one for all clients of the broker. So the gauges
 # give the shares and the counter gives the sum: the estimates of clients are scaled until they add

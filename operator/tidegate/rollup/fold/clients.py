@@ -11,8 +11,6 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.controller_logic.model import QuotaWindow
-from tidegate.controller_logic.readings import BINDING_MILLISECONDS
 from tidegate.prometheus.kafka_clients import EntityNames, entity_of
 from tidegate.rollup.fold.windows import (
     Rate,
@@ -22,6 +20,8 @@ from tidegate.rollup.fold.windows import (
     scrapes_around,
 )
 from tidegate.rollup.samples import SeriesSamples
+from tidegate_logic.model import QuotaWindow
+from tidegate_logic.readings import BINDING_MILLISECONDS
 
 # The samples of a broker's clients in one direction as flat arrays, in the order of client and
 # time. Clients are sorted by name, so no result depends on the order of series. Several series of

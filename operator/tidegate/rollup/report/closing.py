@@ -19,7 +19,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.rollup.report.charges import charges_of
 from tidegate.rollup.report.figures import Charge, ClosedMonth, Correction
@@ -37,6 +36,7 @@ from tidegate.rollup.schemas import HOUR_MS, TIER, Direction
 from tidegate.rollup.tables.format import UsageDamaged, time_words
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.verify import added_up
+from tidegate_logic.reasons import Reason
 
 FOLDER: Final = "_closed"
 VERSION: Final = 2

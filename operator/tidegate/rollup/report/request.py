@@ -12,8 +12,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegate.controller_logic.contracts.recommend import AdviceBasis, advise
-from tidegate.controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.ingest import catalogue
@@ -26,6 +24,8 @@ from tidegate.rollup.tables.format import VERSION, Manifest
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.terms.reader import WITHOUT_POLICY
 from tidegate.rollup.terms.sources import DIRECTION_OF_KEY, AuditLine, PolicyMember, PolicyTerms
+from tidegate_logic.contracts.recommend import AdviceBasis, advise
+from tidegate_logic.model import Advice, Policy, RateForm, Topology, Usage
 
 GRAINS: Mapping[int, str] = {FIVE_MINUTES_MS: "5 minutes", HOUR_MS: "hour", DAY_MS: "day"}
 

@@ -13,7 +13,6 @@ from itertools import count
 
 from pyspark.sql import DataFrame
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError
 from tidegate.rollup.entities import SpecChanges, read_entities, tiers_of, write_entities
 from tidegate.rollup.fold.hours import Places
@@ -47,6 +46,7 @@ from tidegate.rollup.tables.upkeep import Retention, keep_up
 from tidegate.rollup.tables.verify import RULES, WORTH_TELLING
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
 from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms, read_trail
+from tidegate_logic.reasons import Reason
 
 # Hours take tiers as they were at the end of the hour (`entities`). Days take all but the sums of
 # bytes from their hours: a member that changed tiers at noon is in both, a day's states are its

@@ -26,7 +26,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as columns
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
@@ -60,6 +59,7 @@ from tidegate.rollup.tables.publication import (
     write_rows,
 )
 from tidegate.rollup.tables.store import Part, UsageStore
+from tidegate_logic.reasons import Reason
 
 _LOOK_SECONDS = 0.5
 NO_TERMS: Mapping[int, Mapping[int, BrokerTerms]] = MappingProxyType({})

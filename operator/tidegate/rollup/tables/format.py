@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, OWNER, TABLES, TableKind
+from tidegate_logic.reasons import Reason
 
 # A run is one process that publishes; by its name in file names no two runs write the same file.
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unreachable
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import Window, time_words
 from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.format import (
@@ -45,6 +44,7 @@ from tidegate.rollup.tables.format import (
 )
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.reasons import Reason
 
 # A worker leaves files in the staging, which no reader sees, and returns a small record of each. A
 # task that is tried again writes another file. Only files with a record count.

@@ -20,8 +20,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3FileSystem
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unauthorized, Unreachable
+from tidegate_logic.reasons import Reason
 
 # A file on a local disk is there whole or not at all, also after the machine lost its power: it is
 # written under another name, forced to the disk and renamed. That name starts with a dot, so that

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import (
@@ -28,6 +27,7 @@ from tidegate.rollup.tables.format import (
     window_of_path,
 )
 from tidegate.rollup.tables.storage import Storage, StoredFile, open_storage
+from tidegate_logic.reasons import Reason
 
 # Resolution finds the files that hold the rows of a window now, for readers and for the clean-up. A
 # window's own manifest decides. Where the manifest of its day names that very publication, the

@@ -13,7 +13,6 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.controller_logic.decision import LevelState
 from tidegate.prometheus.queries import broker_of, identity_of
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.broker import BrokerTerms, DirectionTerms, Episode
@@ -32,6 +31,7 @@ from tidegate.rollup.terms.sources import (
     TrailAccount,
     read_operator,
 )
+from tidegate_logic.decision import LevelState
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -14,11 +14,16 @@ from numpy.typing import NDArray
 
 from tidegate.control.audit.lines import AuditLine as AuditLine
 from tidegate.control.audit.lines import seconds_of
-from tidegate.controller_logic import model
-from tidegate.controller_logic.contracts.allowed import allowed_tiers
-from tidegate.controller_logic.contracts.leader_scaling import share_scale
-from tidegate.controller_logic.decision import LevelState
-from tidegate.controller_logic.model import (
+from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND, Client
+from tidegate.rollup.fold.windows import StepFunction, scrape_times
+from tidegate.rollup.samples import Selection, SeriesSamples, Transport
+from tidegate.rollup.schemas import DIRECTIONS, Direction
+from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
+from tidegate_logic import model
+from tidegate_logic.contracts.allowed import allowed_tiers
+from tidegate_logic.contracts.leader_scaling import share_scale
+from tidegate_logic.decision import LevelState
+from tidegate_logic.model import (
     BrokerLimits,
     Contract,
     Member,
@@ -28,12 +33,7 @@ from tidegate.controller_logic.model import (
     RateForm,
     Tier,
 )
-from tidegate.controller_logic.reasons import Reason
-from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND, Client
-from tidegate.rollup.fold.windows import StepFunction, scrape_times
-from tidegate.rollup.samples import Selection, SeriesSamples, Transport
-from tidegate.rollup.schemas import DIRECTIONS, Direction
-from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
+from tidegate_logic.reasons import Reason
 
 # The declared terms of one policy: its tiers' members, their contracts, and the brokers' limits.
 

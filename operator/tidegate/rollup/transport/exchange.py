@@ -22,7 +22,6 @@ from requests import exceptions
 from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
@@ -41,6 +40,7 @@ from tidegate.prometheus.client import (
 )
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.retry import retry
+from tidegate_logic.reasons import Reason
 
 # Slots bound the requests to one server over all processes of this machine, because Spark's workers
 # share no memory. A slot is a file, locked while a request runs; the kernel unlocks it when a

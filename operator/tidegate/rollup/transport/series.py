@@ -13,10 +13,10 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import Exchange, HistorySettings
+from tidegate_logic.reasons import Reason
 
 # Names and external labels are cut off, and replicas of Prometheus that measured the same become
 # one series. Of two replicas the fuller one counts, and the other only fills its gaps, half an

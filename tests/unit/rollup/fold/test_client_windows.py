@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.unit.rollup.fold.broker_history import COUNTER, START_MS, counter, every, series, windows
-from tidegate.controller_logic.model import QuotaWindow
 from tidegate.rollup.fold.broker import (
     DirectionFold,
     DirectionSamples,
@@ -14,6 +13,7 @@ from tidegate.rollup.fold.broker import (
 )
 from tidegate.rollup.fold.windows import StepFunction
 from tidegate.rollup.samples import SeriesSamples
+from tidegate_logic.model import QuotaWindow
 
 APP = ("app", "")
 LABELS = {"user": "app"}

@@ -13,20 +13,6 @@ from tests.unit.rollup.report.sample_report import (
     sample_request,
     sample_tables,
 )
-from tidegate.controller_logic.model import (
-    BrokerLimit,
-    BrokerLimits,
-    Contract,
-    DirectionUsage,
-    Entity,
-    Level,
-    Member,
-    Policy,
-    QuotaKey,
-    RateForm,
-    Tier,
-    Usage,
-)
 from tidegate.rollup.report import request as module
 from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.page import page_html
@@ -43,6 +29,20 @@ from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish, stage
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.terms.sources import PolicyTerms
+from tidegate_logic.model import (
+    BrokerLimit,
+    BrokerLimits,
+    Contract,
+    DirectionUsage,
+    Entity,
+    Level,
+    Member,
+    Policy,
+    QuotaKey,
+    RateForm,
+    Tier,
+    Usage,
+)
 
 FROM_MS, UNTIL_MS = START_MS + 2 * HOUR_MS, START_MS + 5 * HOUR_MS
 

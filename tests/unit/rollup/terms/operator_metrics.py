@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidegate.controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.sources import STATES, PolicyTerms
+from tidegate_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
 
 START_MS = 1_780_002_000_000 // HOUR_MS * HOUR_MS
 SCRAPE_MS = 15_000

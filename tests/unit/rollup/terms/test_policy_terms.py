@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.rollup.terms.operator_metrics import ETL, policy, tier
-from tidegate.controller_logic.model import Contract, Default, Entity, Member, RateForm
 from tidegate.rollup.terms.sources import contract_rates
+from tidegate_logic.model import Contract, Default, Entity, Member, RateForm
 
 
 def member(form: RateForm, *topics: str) -> Member:

@@ -16,13 +16,13 @@ from tests.unit.rollup.terms.operator_metrics import (
     seconds,
     times,
 )
-from tidegate.controller_logic.model import BrokerLimit, BrokerLimits, Policy
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.broker import DirectionTerms
 from tidegate.rollup.fold.windows import StepFunction
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader
 from tidegate.rollup.terms.sources import PolicyTerms
+from tidegate_logic.model import BrokerLimit, BrokerLimits, Policy
 
 SETTINGS = MetricsSettings(PrometheusServer("http://prometheus:9090"))
 ETL = ("etl", "")

@@ -26,7 +26,6 @@ from tests.unit.rollup.transport.posting import (
     asking,
     first_then,
 )
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
@@ -41,6 +40,7 @@ from tidegate.rollup.transport.exchange import HistorySettings, NoSlot, RequestS
 from tidegate.rollup.transport.http_query import RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
 from tidegate.rollup.transport.series import HistoryReader
+from tidegate_logic.reasons import Reason
 
 good = FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])])
 KINDS: list[type[HistoryReader]] = [RemoteReadChunks, RemoteReadSamples, RangeSelector]

@@ -13,7 +13,6 @@ import pytest
 from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
 from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import PostRequest, answering
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
@@ -25,6 +24,7 @@ from tidegate.rollup.transport.readers import (
     choose_reader,
     open_reader,
 )
+from tidegate_logic.reasons import Reason
 
 PROBE = Probe(Selection("up"), BASE_MS, BASE_MS + 1000)
 SAMPLES = [SeriesSamples({}, np.array([BASE_MS]), np.array([1.0]))]

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.series import identified
+from tidegate_logic.reasons import Reason
 
 SETTINGS = HistorySettings(
     PrometheusServer("http://x"), replica_labels=("replica",), external_labels=("cluster",)

@@ -1,0 +1,471 @@
+"""The one entry of the core: decide(observation, memory) -> (decision, memory).
+
+The order of a pass:
+
+    0. admit       members whose entity the policy allows, and whose quotas no KafkaUser of
+                   Strimzi declares; the others count as absent
+                   contracts/allowed, quotas/strimzi
+    1. advise      contracts that follow from usage, where the policy applies them
+                   contracts/recommend
+    2. hold        anything missing or a person's pause: report what is known, write nothing
+                   holds_of
+    3. target      contracts with overrides, on the leaders, and Kafka's default entities
+                   contracts/overrides, desired
+    4. throttle    which rates load holds below their contracts, how far each may go now
+                   throttle/throttle_pass
+    5. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone
+                   quotas/plan, steps
+    6. removal     too much given back at once is held until a person confirms the count
+                   quotas/plan
+    7. budget      order the writes, defer what does not fit into the period
+                   quotas/budget
+    8. report      what every member has and should have, in numbers and words
+                   reports
+    9. watch       every live broker against its limits, for people
+                   throttle/nic_status
+
+`decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really
+happened. The same observation and memory always give the same decision; a decision whose writes
+were all applied is followed by one without writes, unless a step is due.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tidegate_logic.contracts.adaptive import adaptations
+from tidegate_logic.contracts.allowed import admit
+from tidegate_logic.contracts.desired import (
+    Desired,
+    MemberReport,
+    MemberState,
+    desired,
+    metering,
+)
+from tidegate_logic.contracts.leader_scaling import Leaders
+from tidegate_logic.contracts.overrides import apply_overrides
+from tidegate_logic.contracts.recommend import AdviceBasis, Recommendations, advise
+from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.model import (
+    Contract,
+    Entity,
+    Hold,
+    Mode,
+    Note,
+    Observation,
+    Policy,
+    RateForm,
+)
+from tidegate_logic.quotas import budget, contention
+from tidegate_logic.quotas.contention import Contention
+from tidegate_logic.quotas.plan import (
+    Before,
+    Plan,
+    deletion_plan,
+    make_plan,
+    our_entities,
+)
+from tidegate_logic.quotas.precedence import DefaultEntityQuotas
+from tidegate_logic.quotas.strimzi import forgotten, leave_to_strimzi, with_causes
+from tidegate_logic.readings import Flows, flows_of
+from tidegate_logic.reasons import Reason
+from tidegate_logic.reports import Circumstances, level_reports, report
+from tidegate_logic.throttle.nic_status import watch
+from tidegate_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
+
+WARN_ABOVE_SKEW = 1.5
+_OVERLAPPING = MemberState.OVERLAPPING
+_NOT_NEEDED_TO_RESTORE = frozenset(
+    {
+        Reason.BROKERS_UNREACHABLE,
+        Reason.TOPOLOGY_INCOMPLETE,
+        Reason.LIST_INCOMPLETE,
+        Reason.TOPIC_NOT_FOUND,
+    }
+)
+
+
+def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
+    """Decide what to write, report and remember; the module's docstring has the order of steps."""
+    admission = leave_to_strimzi(admit(observation.policy, observation.tiers), observation.strimzi)
+    observation = replace(observation, tiers=admission.tiers)
+    advised = _advised(observation, memory)
+    memory = replace(memory, advised=advised)
+    overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
+    stale_after_seconds = observation.policy.stale_after_seconds
+    flows = flows_of(
+        observation.readings,
+        now_seconds=observation.now_seconds,
+        stale_after_seconds=stale_after_seconds,
+    )
+    decision, memory = _decide(replace(observation, tiers=overridden.tiers), flows, memory)
+    judged = decision.throttle.judged_by_newest if decision.throttle is not None else {}
+    watched = watch(observation, flows, memory.pressures, judged)
+    levels, causes = level_reports(decision, memory.causes, now_seconds=observation.now_seconds)
+    memory = replace(memory, causes=causes)
+    decision = replace(
+        decision,
+        members=(*decision.members, *admission.refused),
+        notes=(*decision.notes, *admission.notes()),
+        overridden=admission.also_refused(
+            overridden, observation.overrides, observation.now_seconds
+        ),
+        watched=watched,
+        levels=levels,
+        advice=advised.advice,
+    )
+    if watched is None:
+        return decision, memory
+    return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
+
+
+def _advised(observation: Observation, memory: Memory) -> Recommendations:
+    """Contracts as usage makes them; as declared without usage or all tiers, or when deleting."""
+    if observation.usage is None or observation.tiers is None or observation.policy.deleting:
+        return Recommendations(observation.tiers)
+    policy = observation.policy
+    basis = AdviceBasis(
+        observation.usage, observation.tiers, policy.advice, policy.limits, observation.topology
+    )
+    return advise(basis, memory.advised)
+
+
+def _decide(observation: Observation, flows: Flows, memory: Memory) -> tuple[Decision, Memory]:
+    holds, memory = holds_of(observation, memory)
+    leaders = _leaders(observation)
+    memory = replace(
+        memory,
+        adaptations=adaptations(observation, leaders, flows, memory.adaptations, held=bool(holds)),
+    )
+    wanted = _wanted(observation, leaders, memory)
+    if observation.policy.deleting and (
+        observation.policy.paused or observation.policy.mode is Mode.OBSERVE
+    ):
+        return _leave_everything(observation, wanted, holds), memory
+    if holds or observation.quotas is None:
+        return _held(observation, wanted, holds), memory
+    return _decide_complete(observation, wanted, flows, memory)
+
+
+def settle(
+    memory: Memory, decision: Decision, applied: Collection[Entity], *, now_seconds: float
+) -> Memory:
+    """The memory after the writes to `applied` happened: budget charged, repairs counted."""
+    written = [write for write in decision.writes if write.entity in applied]
+    if not written:
+        return memory
+    repairs = dict(memory.repairs)
+    for write in written:
+        if write.reason is Reason.REPAIRED:
+            repairs[write.entity] = contention.repaired(
+                repairs.get(write.entity), now_seconds=now_seconds
+            )
+    return replace(
+        memory,
+        charged=budget.spend(memory.charged, written, now_seconds=now_seconds),
+        repairs=repairs,
+    )
+
+
+def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...], Memory]:
+    """Every reason to write nothing in this pass, with the memory of since when each lasts.
+
+    Restoring needs the quota store only, so a policy that is being deleted is not held up by
+    missing leaders or resources.
+    """
+    given = {reason for reason, _ in observation.missing}
+    found = (
+        *observation.missing,
+        *((reason, message) for reason, message in _missing(observation) if reason not in given),
+    )
+    since = {reason: memory.held_since.get(reason, observation.now_seconds) for reason, _ in found}
+    holds = tuple([Hold(reason, message, since[reason]) for reason, message in found])
+    if observation.policy.deleting:
+        holds = tuple([hold for hold in holds if hold.reason not in _NOT_NEEDED_TO_RESTORE])
+    return holds, replace(memory, held_since=since) if since != memory.held_since else memory
+
+
+def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
+    stays = "every quota stays as it is"
+    if observation.policy.paused:
+        yield (
+            Reason.PAUSED,
+            f"paused by {' and '.join(observation.policy.paused_by)}; {stays} until that ends",
+        )
+    if observation.missing:
+        return
+    if observation.quotas is None:
+        yield Reason.ZOOKEEPER_UNREACHABLE, f"the quotas in place are not known; {stays}"
+    if observation.tiers is None:
+        yield Reason.LIST_INCOMPLETE, f"the BusinessTiers are not known in full; {stays}"
+    if observation.topology is None or not observation.topology.brokers:
+        yield Reason.BROKERS_UNREACHABLE, f"brokers and leaders are not known; {stays}"
+
+
+def _leaders(observation: Observation) -> Leaders | None:
+    topology = observation.topology
+    return Leaders(topology) if topology is not None and topology.brokers else None
+
+
+def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -> Desired:
+    metered = metering(observation)
+    wanted = desired(
+        metered.policy, observation.tiers or (), leaders, adaptations=memory.adaptations
+    )
+    return wanted if metered.note is None else replace(wanted, notes=(metered.note,))
+
+
+def _decide_complete(
+    observation: Observation, wanted: Desired, flows: Flows, memory: Memory
+) -> tuple[Decision, Memory]:
+    policy, now_seconds = observation.policy, observation.now_seconds
+    quotas = observation.quotas or {}
+    ours = our_entities(quotas, policy)
+    period_seconds = policy.write_budget_period_seconds
+    charged = budget.unexpired(
+        memory.charged, period_seconds=period_seconds, now_seconds=now_seconds
+    ) or budget.recovered(
+        [stored.ledger for stored in ours.values() if stored.ledger is not None],
+        period_seconds=period_seconds,
+        now_seconds=now_seconds,
+    )
+    inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
+    memory, resynced = _resynced(policy, memory)
+    contract_of = wanted.promise_of
+    # in mode Observe nothing is put back, and giving back is no fight: no one is left alone
+    repairs = (
+        {}
+        if policy.mode is Mode.OBSERVE or policy.deleting
+        else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
+    )
+    contended = with_causes(
+        contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds),
+        observation.strimzi,
+    )
+    load = throttle_pass(
+        observation,
+        wanted,
+        quotas,
+        inherited,
+        flows,
+        memory=memory.throttle,
+        pace=memory.pace,
+        contended=contended.keys(),
+    )
+    before = Before(
+        contended, memory.removals, observation.frozen, forgotten(ours, observation.strimzi)
+    )
+    wanted = replace(wanted, held=load.held)
+    if policy.deleting:
+        plan = deletion_plan(
+            ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds
+        )
+    else:
+        plan = make_plan(
+            wanted,
+            ours,
+            quotas,
+            policy=policy,
+            inherited=inherited,
+            before=before,
+            now_seconds=now_seconds,
+        )
+    remembered = replace(
+        memory,
+        charged=charged,
+        repairs=repairs,
+        removals=plan.removals,
+        throttle=load.memory,
+        pace=load.pace,
+    )
+    circumstances = Circumstances(policy, quotas, None, plan.writes, held=load.held)
+    if policy.mode is Mode.OBSERVE:
+        writes = tuple(budget.in_sending_order(plan.writes.values()))
+        unwritten = replace(
+            circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING
+        )
+        observed = _reported(
+            wanted, plan, unwritten, load, contended=contended, now_seconds=now_seconds
+        )
+        return replace(observed, would_write=writes, resynced=resynced), remembered
+    admission = budget.admit(
+        plan.writes.values(),
+        charged,
+        policy.write_budget_changes,
+        period_seconds=period_seconds,
+        now_seconds=now_seconds,
+    )
+    deferred = frozenset(write.entity for write in admission.deferred)
+    load = load.without(deferred)
+    circumstances = replace(circumstances, unwritten=deferred)
+    decision = _reported(
+        wanted, plan, circumstances, load, contended=contended, now_seconds=now_seconds
+    )
+    decision = replace(
+        decision,
+        writes=admission.writes,
+        finished_deleting=policy.deleting and not ours,
+        resynced=resynced,
+    )
+    return _with_deferred(decision, admission), replace(remembered, pace=load.pace)
+
+
+def _resynced(policy: Policy, memory: Memory) -> tuple[Memory, str]:
+    """The memory without what a person wants forgotten, and what to say of it; once a value.
+
+    What is there when the process begins is not asked of it: it remembers nothing yet.
+    """
+    if policy.resync == memory.resync:
+        return memory, ""
+    is_first = memory.resync is None
+    memory = replace(memory, resync=policy.resync)
+    if is_first or not policy.resync:
+        return memory, ""
+    repairs, ended = contention.resynced(memory.repairs, policy.resync)
+    return replace(memory, repairs=repairs), contention.resynced_words(policy.resync, ended)
+
+
+def _reported(
+    wanted: Desired,
+    plan: Plan,
+    circumstances: Circumstances,
+    load: ThrottlePass,
+    *,
+    contended: Mapping[Entity, Contention],
+    now_seconds: float,
+) -> Decision:
+    """Everything but the writes: reports, notes, counts, and when the next step is due."""
+    members = _member_reports(wanted, plan, circumstances)
+    skews = [
+        member.scaling.spread.skew
+        if member.scaling is not None and member.scaling.spread is not None
+        else None
+        for member in members
+    ]
+    late = circumstances.unwritten | {
+        entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives
+    }
+    due = [
+        step.due_in_seconds
+        for entity_plan in plan.entities.values()
+        for step in entity_plan.steps
+        if step.due_in_seconds
+    ]
+    due += [
+        seconds
+        for seconds in (load.due_in_seconds, load.next_turn_in_seconds)
+        if seconds is not None
+    ]
+    due += [one.until_seconds - now_seconds for one in contended.values()]
+    return Decision(
+        members=members,
+        notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),
+        managed=plan.managed,
+        in_sync=plan.managed - len(late),
+        contended=contended,
+        largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
+        next_pass_in_seconds=min(due, default=None),
+        throttle=load.decision,
+    )
+
+
+def _member_reports(
+    wanted: Desired, plan: Plan, circumstances: Circumstances
+) -> tuple[MemberReport, ...]:
+    plans = plan.entities
+    if (
+        not plans
+        and not circumstances.unwritten
+        and not circumstances.held
+        and circumstances.hold is None
+    ):
+        return wanted.members  # all end as promised
+    return tuple(
+        [report(promised, plans.get(promised.entity), circumstances) for promised in wanted.members]
+    )
+
+
+def _member_notes(
+    members: tuple[MemberReport, ...], skews: Sequence[float | None]
+) -> Iterator[Note]:
+    """Overlaps, and leaders too uneven for one number per broker where it depends on them."""
+    for member, skew in zip(members, skews, strict=True):
+        if member.state is _OVERLAPPING:
+            yield Note(
+                Reason.OVERLAPPING,
+                f"member {member.member_name}: {member.message}",
+                member.entity,
+                member.tier_key,
+            )
+        elif (
+            skew is not None
+            and skew > WARN_ABOVE_SKEW
+            and _depends_on_leaders(member.member.contract)
+        ):
+            message = (
+                f"member {member.member_name}: leaders are uneven (skew {skew:.2f}), so one number "
+                "for all brokers fits badly; a preferred leader election or a reassignment of "
+                "its partitions would help"
+            )
+            yield Note(Reason.HIGH_SKEW, message, member.entity, member.tier_key)
+
+
+def _depends_on_leaders(contract: Contract | None) -> bool:
+    return contract is not None and contract.form is not RateForm.PER_BROKER
+
+
+def _with_deferred(decision: Decision, admission: budget.Admission) -> Decision:
+    """Say how many writes wait for the budget, and come back when it has room."""
+    if admission.room_in_seconds is None:
+        return decision
+    due = [
+        seconds
+        for seconds in (decision.next_pass_in_seconds, admission.room_in_seconds)
+        if seconds is not None
+    ]
+    message = (
+        f"{len(admission.deferred)} changes wait: the write budget (spec.writeBudget) is spent"
+    )
+    notes = (*decision.notes, Note(Reason.WRITE_BUDGET_SPENT, message))
+    return replace(
+        decision,
+        notes=notes,
+        deferred_writes=len(admission.deferred),
+        next_pass_in_seconds=min(due),
+    )
+
+
+def _held(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) -> Decision:
+    """Reports and no write. A deleting policy is not finished while it is held."""
+    hold = holds[0] if holds else None
+    circumstances = Circumstances(observation.policy, observation.quotas, hold)
+    members = _member_reports(wanted, Plan({}), circumstances)
+    return Decision(
+        members=members,
+        holds=holds,
+        managed=sum(bool(promise.keys) for _, promise in wanted.promises()),
+        in_sync=sum(bool(member.target) and member.quota == member.target for member in members),
+        largest_leader_skew=max(
+            (member.leader_skew for member in members if member.leader_skew is not None),
+            default=None,
+        ),
+    )
+
+
+def _leave_everything(
+    observation: Observation, wanted: Desired, holds: tuple[Hold, ...]
+) -> Decision:
+    """A policy that may not write is deleted: give nothing back, and note the command that does."""
+    policy = observation.policy
+    left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None
+    why = "paused" if policy.paused else "in mode Observe"
+    decision = _held(observation, wanted, holds)
+    if left == 0:
+        return replace(decision, finished_deleting=True)
+    count = "an unknown number of" if left is None else str(left)
+    message = (
+        f"policy {policy.key} is deleted while {why}: {count} quotas of it stay in Kafka; "
+        f"`tidegate restore` gives them back"
+    )
+    return replace(
+        decision, notes=(Note(Reason.RESTORE_INCOMPLETE, message),), finished_deleting=True
+    )

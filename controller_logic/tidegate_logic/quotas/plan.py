@@ -1,0 +1,438 @@
+"""From what is wanted and what stands to one plan: who is touched, who is left alone, and why.
+
+Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after
+it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from tidegate_logic.contracts.desired import Desired
+from tidegate_logic.contracts.targets import NOTHING, Promise, is_override_only
+from tidegate_logic.model import (
+    MAX_BYTE_RATE,
+    DeletionPolicy,
+    Entity,
+    LedgerEntry,
+    Note,
+    Policy,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+)
+from tidegate_logic.quota_values import quota_words
+from tidegate_logic.quotas.budget import RemovalMemory
+from tidegate_logic.quotas.contention import Contention
+from tidegate_logic.quotas.entity_plan import (
+    EntityPlan,
+    EntityRules,
+    first_write,
+    forget,
+    is_converged,
+    plan_entity,
+)
+from tidegate_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
+from tidegate_logic.quotas.steps import KeyRules, MuteGuard
+from tidegate_logic.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The entities that are left alone now, and what the mass-removal guard remembers.
+
+    `frozen` as in `model.Observation`. `owned` are entities of which the record is dropped, because
+    a KafkaUser declares their quotas, each with the words for it.
+    """
+
+    contended: Mapping[Entity, Contention] = field(default_factory=dict)
+    removals: RemovalMemory = field(default_factory=RemovalMemory)
+    frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
+    owned: Mapping[Entity, str] = field(default_factory=dict)
+
+
+_NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
+_UNREAD = Reason.ZOOKEEPER_UNREACHABLE, "its quota could not be read; it stays as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What happens to every entity that will not stand as promised, and every write.
+
+    `managed` counts those that have, or would have, a quota of ours, and those that are given back.
+    """
+
+    entities: Mapping[Entity, EntityPlan]
+    writes: Mapping[Entity, QuotaWrite] = field(default_factory=dict)
+    managed: int = 0
+    notes: tuple[Note, ...] = ()
+    removals: RemovalMemory = field(default_factory=RemovalMemory)
+
+
+def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
+    """What holds for every entity in a pass of this moment (seconds since the epoch)."""
+    return EntityRules(
+        policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy))
+    )
+
+
+def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[Entity, StoredQuota]:
+    """The entities that the ledger shows as this policy's."""
+    return {entity: stored for entity, stored in quotas.items() if stored.is_of(policy)}
+
+
+class _Planner:
+    """Plans one entity after the other under the rules of this pass; `count` counts them."""
+
+    def __init__(
+        self,
+        rules: EntityRules,
+        contended: Mapping[Entity, Contention],
+        inherited: DefaultEntityQuotas,
+    ) -> None:
+        self._rules = rules
+        self._contended = contended
+        self._inherited = inherited
+        self.entities: dict[Entity, EntityPlan] = {}
+        self.writes: dict[Entity, QuotaWrite] = {}
+        self.count = 0
+
+    def plan(self, stored: StoredQuota, promise: Promise, *, may_give_back: bool) -> None:
+        """Plan this one, and keep what has to be said of it and written for it."""
+        entity = stored.entity
+        inherited_here = self._inherited.below(entity) if self._inherited else _NOTHING
+        plan, write = plan_entity(
+            stored,
+            promise,
+            self._rules,
+            may_give_back=may_give_back,
+            contention=self._contended.get(entity),
+            inherited=inherited_here,
+        )
+        self.count += 1
+        self.entities[entity] = plan
+        if write is not None:
+            self.writes[entity] = write
+
+    def leave(self, entity: Entity, plan: EntityPlan) -> None:
+        """Nothing is written for this one, for the reason that its plan gives."""
+        self.count += 1
+        self.entities[entity] = plan
+
+
+def make_plan(
+    wanted: Desired,
+    ours: Mapping[Entity, StoredQuota],
+    quotas: Mapping[Entity, StoredQuota],
+    *,
+    policy: Policy,
+    inherited: DefaultEntityQuotas,
+    before: Before,
+    now_seconds: float,
+) -> Plan:
+    """Plan every entity that is not as promised, last those that would lose a key.
+
+    Those are all counted first, because the guard against mass removals judges their number.
+    """
+    rules = rules_of(policy, now_seconds)
+    planner = _Planner(rules, before.contended, inherited)
+    losing = [
+        (stored, NOTHING)
+        for entity, stored in ours.items()
+        if entity not in wanted.owners
+        and entity not in wanted.defaults
+        and entity not in before.owned
+        and not is_converged(stored, NOTHING, policy)
+    ]
+    forgotten = {
+        entity: forget(ours[entity], Reason.OWNED_BY_STRIMZI, words)
+        for entity, words in before.owned.items()
+    }
+    settled = 0
+    first = _first_writes(wanted, quotas, inherited, rules)
+    for entity, promise in wanted.promises(without=first):
+        stored = quotas.get(entity)
+        if stored is None:
+            reason, why = before.frozen.get(entity, _UNREAD)
+            planner.leave(entity, EntityPlan(refused=reason, why=why))
+        elif is_converged(stored, promise, policy):
+            settled += bool(promise.targets)
+        elif entity in ours and loses_a_key(stored, promise):
+            losing.append((stored, promise))
+        else:
+            planner.plan(stored, promise, may_give_back=True)
+    judged = judge(policy, leaving_entities(losing), ours, before.removals, now_seconds=now_seconds)
+    for stored, promise in losing:
+        planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
+    notes = (judged.note,) if judged.note is not None else ()
+    notes = (*notes, *_entity_notes(planner.entities, quotas))
+    return Plan(
+        planner.entities,
+        {**forgotten, **first, **planner.writes},
+        settled + len(forgotten) + len(first) + planner.count,
+        notes,
+        judged.memory,
+    )
+
+
+def _first_writes(
+    wanted: Desired,
+    quotas: Mapping[Entity, StoredQuota],
+    inherited: DefaultEntityQuotas,
+    rules: EntityRules,
+) -> dict[Entity, QuotaWrite]:
+    """The writes of the members that get their first quota."""
+    found: dict[Entity, QuotaWrite] = {}
+    held, defaults = wanted.held, bool(inherited)
+    for entity, owner in wanted.owners.items():
+        stored = quotas.get(entity)
+        if stored is None or entity in held or (defaults and inherited.below(entity)):
+            continue
+        write = first_write(stored, owner.member.contract, owner.scaling, rules)
+        if write is not None:
+            found[entity] = write
+    return found
+
+
+def deletion_plan(
+    ours: Mapping[Entity, StoredQuota],
+    quotas: Mapping[Entity, StoredQuota],
+    *,
+    policy: Policy,
+    inherited: DefaultEntityQuotas,
+    before: Before,
+    now_seconds: float,
+) -> Plan:
+    """What a policy in deletion still does: give all back, or with Retain forget its records.
+
+    The write budget pays for nothing of it. The policy is about to go, and a quota that waits for
+    the next period would be left behind.
+    """
+    if policy.deletion_policy is DeletionPolicy.RETAIN:
+        return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
+    plan = make_plan(
+        Desired(),
+        ours,
+        quotas,
+        policy=policy,
+        inherited=inherited,
+        before=before,
+        now_seconds=now_seconds,
+    )
+    free = {entity: replace(write, charged=False) for entity, write in plan.writes.items()}
+    return replace(plan, writes=free)
+
+
+def _entity_notes(
+    entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity, StoredQuota]
+) -> Iterable[Note]:
+    for entity, plan in entities.items():
+        if plan.refused is not None:
+            words = (
+                f"{entity}: {plan.contention.words}"
+                if plan.contention is not None
+                else f"{entity}: {plan.why or _refusal_words(plan.refused, quotas.get(entity))}"
+            )
+            yield Note(plan.refused, words, entity)
+        for step in plan.steps:
+            if step.left_to_others:
+                text = quota_words(step.key, step.seen)
+                message = (
+                    f"{entity}: {step.key} is not managed any more, but another writer set "
+                    f"it to {text}; that stays"
+                )
+                yield Note(Reason.GIVEN_BACK, message, entity)
+
+
+def _refusal_words(reason: Reason, stored: StoredQuota | None) -> str:
+    """What is said of an entity that is left alone: what happened, and what to do."""
+    if reason is Reason.FOREIGN_CONTENT:
+        problem = stored.problem if stored is not None else ""
+        return (
+            f"its znode cannot be read safely ({problem}); it is left as it is until it can be read"
+        )
+    owner = (
+        stored.ledger.policy_key
+        if stored is not None and stored.ledger is not None
+        else "another policy"
+    )
+    return (
+        f"the ledger shows it as managed by policy {owner}; it is left alone until that policy "
+        "gives it back"
+    )
+
+
+# Whether quotas may be given back now: a list emptied by mistake must not free a whole cluster.
+#
+# What leaves is counted over a quarter of an hour, against the most entities that were managed in
+# that time. What is being given back in steps already was decided earlier and is never held up. A
+# policy that is being deleted is not capped, because deleting it is explicit.
+
+
+REMOVAL_WINDOW_SECONDS = 15 * 60
+CONFIRM_REMOVAL = "tidegate.io/confirm-removal"
+_SHOWN_CHARACTERS = 40
+
+# the ledger entries of the keys that each entity loses
+Leaving = Mapping[Entity, Mapping[QuotaKey, LedgerEntry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Which entities may not lose a quota of ours yet, the note about it, and what to remember."""
+
+    held: frozenset[Entity] = frozenset()
+    memory: RemovalMemory = field(default_factory=RemovalMemory)
+    note: Note | None = None
+
+
+def judge(
+    policy: Policy,
+    leaving: Leaving,
+    ours: Collection[Entity],
+    before: RemovalMemory,
+    *,
+    now_seconds: float,
+) -> Removal:
+    """Hold what begins to leave if too much left lately and no one confirmed that.
+
+    Too much is more than the policy's share, with what left lately. `ours` are all entities that
+    are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes
+    as steps and budget need; they count no more, neither as left nor as managed. It is lost with
+    the memory, and then asked for again for what is left. While something is held nothing is
+    forgotten, so that time alone never frees it.
+    """
+    if policy.deleting:
+        return Removal(memory=before)
+    still = _quotas_of(leaving) & before.confirmed
+    confirmed = {entity for entity, lost in leaving.items() if _quotas_of({entity: lost}) <= still}
+    fresh = leaving.keys() - confirmed
+    was = _recent(before, now_seconds)
+    managed = len(frozenset(ours) - confirmed)
+    most = max([managed, *(count for _, count in was.managed)])
+    new, left = fresh - was.left.keys(), was.left.keys() | fresh
+    kept = replace(was, confirmed=still)
+    if (
+        not new
+        or policy.max_removal_percent >= 100
+        or len(left) * 100 <= policy.max_removal_percent * most
+    ):
+        lately = {entity: was.left.get(entity, now_seconds) for entity in left}
+        counts = _with_count(was.managed, managed, now_seconds)
+        return Removal(memory=replace(kept, managed=counts, left=lately))
+    token = _confirmation({entity: leaving[entity] for entity in new}, before.used)
+    if policy.confirmed_removal == token:
+        rest = ((now_seconds, managed - len(fresh)),)
+        return Removal(
+            memory=RemovalMemory(rest, {}, _quotas_of(leaving), token),
+            note=Note(
+                Reason.GIVEN_BACK,
+                f"{len(new)} quotas are given back, as the annotation {CONFIRM_REMOVAL}={token} "
+                f"confirms. It is good once: what is removed later needs another",
+            ),
+        )
+    kept = replace(kept, managed=((now_seconds, most),), left=dict.fromkeys(was.left, now_seconds))
+    return Removal(
+        frozenset(new), kept, _held_note(policy, token, len(new), lately=len(was.left), most=most)
+    )
+
+
+def _quotas_of(leaving: Leaving) -> frozenset[tuple[Entity, QuotaKey]]:
+    return frozenset((entity, key) for entity, lost in leaving.items() for key in lost)
+
+
+def _confirmation(leaving: Leaving, used: str) -> str:
+    """What a person confirms: how many quotas leave, and a short hash of which ones.
+
+    When each was written is part of it. Members that come back and are removed again have another
+    one, also for an operator that was restarted since. Those that came back before anything was
+    given back still have the same quotas; only the memory of what was `used` keeps these apart.
+    """
+    lost = sorted(
+        f"{entity.sort_key}\0{key}\0{entry.written}\0{entry.written_at_seconds!r}"
+        for entity, entries in leaving.items()
+        for key, entry in entries.items()
+    )
+    token = _hashed(len(leaving), lost)
+    return token if token != used else _hashed(len(leaving), [*lost, used])
+
+
+def _hashed(count: int, parts: Iterable[str]) -> str:
+    return f"{count}-{sha256(chr(10).join(parts).encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def _recent(memory: RemovalMemory, now_seconds: float) -> RemovalMemory:
+    """What is not older than the window; a moment in the future was stamped by a wrong clock."""
+    left = {
+        entity: at
+        for entity, at in memory.left.items()
+        if abs(now_seconds - at) < REMOVAL_WINDOW_SECONDS
+    }
+    return replace(
+        memory,
+        managed=tuple(
+            one for one in memory.managed if abs(now_seconds - one[0]) < REMOVAL_WINDOW_SECONDS
+        ),
+        left=left,
+    )
+
+
+def _with_count(
+    counts: tuple[tuple[float, int], ...], count: int, now_seconds: float
+) -> tuple[tuple[float, int], ...]:
+    """Only counts that may still become the highest: each is above all later ones."""
+    return (*(one for one in counts if one[1] > count), (now_seconds, count))
+
+
+def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
+    """Whether the ledger has a key that is no longer wanted and is no throttle.
+
+    A throttle that ends where nothing is promised takes nothing away.
+    """
+    if stored.ledger is None:
+        return False
+    return any(
+        key not in promise.keys and entry.of_contract is None
+        for key, entry in stored.ledger.entries.items()
+    )
+
+
+def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> Leaving:
+    """The entities that lose a key for which it is new and lifts a limit."""
+    leaving = {}
+    for stored, promise in losing:
+        entries = (
+            stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
+        )
+        lost = {key: entry for key, entry in entries.items() if key not in promise.keys}
+        if any(_frees_somebody(entry) for entry in lost.values()):
+            leaving[stored.entity] = lost
+    return leaving
+
+
+def _frees_somebody(entry: LedgerEntry) -> bool:
+    """Whether giving the key back lifts a limit that clients have now.
+
+    Not what is on its way back already, nor a quota that never binds (see `contracts/desired.py`),
+    nor what an override gave.
+    """
+    return (
+        entry.reason is not Reason.GIVEN_BACK
+        and entry.written != str(MAX_BYTE_RATE)
+        and not is_override_only(entry.basis)
+    )
+
+
+def _held_note(policy: Policy, token: str, count: int, *, lately: int, most: int) -> Note:
+    namespace, _, name = policy.key.rpartition("/")
+    command = f"kubectl annotate bbp {name} -n {namespace} {CONFIRM_REMOVAL}={token} --overwrite"
+    before = f", after {lately} in the last quarter of an hour" if lately else ""
+    other = policy.confirmed_removal[:_SHOWN_CHARACTERS]
+    message = (
+        f"{count} of {most} managed quotas would be given back{before}, more than "
+        f"removal.maxPercent ({policy.max_removal_percent} %) allows; none of the {count} is, all "
+        f"others follow their contracts. If this is meant, confirm these {count}, once: {command}"
+    )
+    if other:
+        message += f" (its value now, {other}, does not confirm this removal)"
+    return Note(Reason.REMOVAL_HELD, message)

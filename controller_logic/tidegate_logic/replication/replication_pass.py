@@ -1,0 +1,558 @@
+"""The one entry of this package: what replication may use now, and which throttles that takes.
+
+The order of a pass:
+
+    1. moves       replicas that are being filled, what is left, how fast it goes       moves
+    2. rates       fair rates under the room of both sides of each move, floors first   rates
+    3. throttles   lists and rates from that; small and early changes are left out      throttles
+    4. leftovers   what a dead tool left behind, removed where the policy asks for it   throttles
+    5. report      ETA and bottleneck, stalls, what somebody else set
+
+Nothing is written on incomplete knowledge: without an answer from the brokers everything stays,
+and where a NIC is not known its side keeps the rate that it has. Without moves, or with both kinds
+Off, everything of ours is taken away. The same input and memory give the same decision, and a
+decision whose changes were all applied is followed by one without any.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from tidegate_logic.model import (
+    Direction,
+    Level,
+    ReplicationBeside,
+    ReplicationOnNics,
+)
+from tidegate_logic.replication.moves import (
+    KEEP_SECONDS,
+    ClusterReplication,
+    Move,
+    MoveKind,
+    Progress,
+    Side,
+    by_side,
+    bytes_left,
+    egress_of,
+    lately_over,
+    moves_of,
+)
+from tidegate_logic.replication.rates import (
+    Estimate,
+    NicRoom,
+    Priority,
+    Rates,
+    ReplicationMode,
+    SideRate,
+    Terms,
+    estimate,
+    fair_rates,
+    leaves_of,
+    moved_by,
+    rank_of,
+    room_for,
+)
+from tidegate_logic.replication.throttles import (
+    EVERY_REPLICA,
+    RATE_KEYS,
+    ConfigChange,
+    ConfigPlan,
+    Configs,
+    Items,
+    OthersThrottle,
+    Resource,
+    ResourceKind,
+    broker_resource,
+    items_of,
+    others_of,
+    plan_configs,
+    possible_sources,
+    removal_of,
+    side_resource,
+    topic_resource,
+    wanted_lists,
+)
+
+LEAST_CHANGE_PERCENT = 10
+LEAST_DISTANCE_SECONDS = 15.0
+LEFTOVER_AFTER_SECONDS = 300.0  # a tool sets its throttle before it begins
+MOST_REPAIRS = 2
+SETTLE_SECONDS = 15.0  # a broker may show a change later than the controller took it
+
+_OFF = {kind: Terms() for kind in MoveKind}
+_NO_ROOM = NicRoom()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationInput:
+    """Everything that one pass knows of replication.
+
+    `seen` None = the brokers did not answer in full. `nics` lacks a side that has no limit and
+    nothing known. `configs` are the throttles of the resources that `resources_of` names;
+    `scanned` those of the whole cluster, None = not looked at in this pass.
+    """
+
+    now_seconds: float
+    terms: Mapping[MoveKind, Terms] = field(default_factory=lambda: _OFF)
+    cut_to_percent: int = 97
+    seen: ClusterReplication | None = None
+    nics: Mapping[Side, NicRoom] = field(default_factory=dict)
+    configs: Configs = field(default_factory=dict)
+    record: Items = field(default_factory=dict)
+    clean_up_leftovers: bool = False
+    scanned: Configs | None = None
+
+
+_Given = tuple[float, Mapping[Level, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationMemory:
+    """What one pass hands to the next; if it is lost, only speeds and distances begin anew.
+
+    `written_at_seconds` is when each resource was written last, `seen_ours` what of ours was there
+    in the last pass, `removed` how often somebody took it away while it was wanted, `leftovers`
+    since when each value of somebody else has been there, with its text. `absent` is since when
+    an item of the record has not been there. `given` is what each level sent above its throttled
+    rates in the last minutes, with the time of each reading. `moves` are those of the last pass,
+    `over` those that have ended lately.
+    """
+
+    progress: Progress = field(default_factory=dict)
+    written_at_seconds: Mapping[Resource, float] = field(default_factory=dict)
+    seen_ours: Items = field(default_factory=dict)
+    removed: Mapping[Resource, int] = field(default_factory=dict)
+    leftovers: Mapping[tuple[Resource, str], tuple[str, float]] = field(default_factory=dict)
+    absent: Mapping[tuple[Resource, str, str], float] = field(default_factory=dict)
+    given: Mapping[Side, tuple[_Given, ...]] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
+    over: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationDecision:
+    """What one pass decided; every number on replication that a user sees comes from here.
+
+    `changes` are made after `record` was written. `in_force` is the rate of each throttled side as
+    it will be then. `beside` is what all of it means for clients, for the quotas of the next pass.
+    `left_alone` are resources where somebody keeps removing ours; `unknown` those of ours of which
+    nothing is known, because their broker is down. `held` says why nothing was decided.
+    """
+
+    moves: tuple[Move, ...] = ()
+    rates: Rates = field(default_factory=Rates)
+    in_force: Mapping[Side, int] = field(default_factory=dict)
+    estimates: Mapping[MoveKind, Estimate] = field(default_factory=dict)
+    changes: tuple[ConfigChange, ...] = ()
+    record: Items = field(default_factory=dict)
+    others: tuple[OthersThrottle, ...] = ()
+    leftovers: tuple[OthersThrottle, ...] = ()
+    removed_leftovers: tuple[OthersThrottle, ...] = ()
+    left_alone: tuple[Resource, ...] = ()
+    unknown: tuple[Resource, ...] = ()
+    beside: ReplicationOnNics = field(default_factory=dict)
+    held: str = ""
+
+    def of(self, kind: MoveKind) -> tuple[Move, ...]:
+        return tuple([move for move in self.moves if move.kind is kind])
+
+    def bytes_left(self, kind: MoveKind) -> int | None:
+        return bytes_left(self.of(kind))
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing of ours is left, or may be."""
+        return not self.held and not self.changes and not self.record
+
+
+def resources_of(seen: ClusterReplication | None, record: Items) -> frozenset[Resource]:
+    """The brokers and topics whose throttles a pass has to know."""
+    found = set(record)
+    for partition in () if seen is None else seen.partitions:
+        found.add(topic_resource(partition.topic))
+        found.update(broker_resource(broker) for broker in partition.replicas)
+    return frozenset(found)
+
+
+def decide_replication(
+    given: ReplicationInput, memory: ReplicationMemory
+) -> tuple[ReplicationDecision, ReplicationMemory]:
+    """Decide what to throttle; the module's docstring has the order."""
+    if given.seen is None:
+        return (
+            ReplicationDecision(
+                record=given.record,
+                held="the brokers did not answer in full; every throttle stays as it is",
+            ),
+            memory,
+        )
+    nics, levels_gave = _over_the_same_time(given.nics, memory)
+    moves, progress = moves_of(given.seen, memory.progress)
+    over = lately_over(
+        memory.over,
+        memory.moves,
+        moves,
+        now_seconds=given.seen.read_at_seconds,
+        since_seconds=min(
+            [nic.at_seconds - nic.span_seconds for nic in nics.values() if nic.span_seconds > 0],
+            default=given.seen.read_at_seconds,
+        ),
+    )
+    given = replace(given, nics=nics)
+    ours = _ours(given.configs, given.record)
+    removed = _removed_by_others(given, moves, ours, memory)
+    rates = _rates(given, moves, over, ours)
+    wanted = _wanted(given, moves, rates, ours, memory)
+    left_alone = tuple(sorted(one for one, times in removed.items() if times > MOST_REPAIRS))
+    plan = plan_configs(
+        {one: keys for one, keys in wanted.items() if one not in left_alone},
+        given.configs,
+        given.record,
+    )
+    in_force = _in_force(given.configs, plan)
+    record, absent = _settled(plan.record, given, memory)
+    found, leftovers = _leftovers(given, memory)
+    due = tuple(
+        one
+        for one in found
+        if given.clean_up_leftovers
+        and given.scanned is not None
+        and one.value != EVERY_REPLICA
+        and given.now_seconds - leftovers[one.resource, one.key][1] >= LEFTOVER_AFTER_SECONDS
+    )
+    removals = tuple(removal_of(one, given.scanned or {}) for one in due)
+    written = {change.resource: given.now_seconds for change in plan.changes}
+    decision = ReplicationDecision(
+        moves,
+        rates,
+        in_force,
+        {
+            kind: estimate([move for move in moves if move.kind is kind], in_force)
+            for kind in MoveKind
+        },
+        (*plan.changes, *removals),
+        record,
+        plan.others,
+        found,
+        due,
+        left_alone,
+        plan.unknown,
+        _beside(given, moves, over, rates, ours, _rates_of_others(plan)),
+    )
+    kept = {
+        resource: at_seconds
+        for resource, at_seconds in memory.written_at_seconds.items()
+        if given.now_seconds - at_seconds < LEAST_DISTANCE_SECONDS
+    }
+    return decision, ReplicationMemory(
+        progress, {**kept, **written}, ours, removed, leftovers, absent, levels_gave, moves, over
+    )
+
+
+def not_applied(memory: ReplicationMemory, resources: Iterable[Resource]) -> ReplicationMemory:
+    """The memory after changes of these resources failed: they may be tried again at once."""
+    failed = set(resources)
+    return replace(
+        memory,
+        written_at_seconds={
+            one: at for one, at in memory.written_at_seconds.items() if one not in failed
+        },
+    )
+
+
+def _over_the_same_time(
+    nics: Mapping[Side, NicRoom], memory: ReplicationMemory
+) -> tuple[dict[Side, NicRoom], dict[Side, tuple[_Given, ...]]]:
+    """The NICs with what lower levels may give as a mean over the time of the NIC's own mean.
+
+    What they send falls from reading to reading while they give way, and the NIC's mean follows
+    later: between the two, room would seem to go.
+    """
+    found: dict[Side, NicRoom] = {}
+    remembered: dict[Side, tuple[_Given, ...]] = {}
+    for side, nic in nics.items():
+        known = [
+            one for one in memory.given.get(side, ()) if one[0] > nic.at_seconds - KEEP_SECONDS
+        ]
+        if nic.bytes_per_second is not None and (not known or known[-1][0] < nic.at_seconds):
+            known.append((nic.at_seconds, nic.reducible))
+        inside = [given for at, given in known if at > nic.at_seconds - nic.span_seconds]
+        if nic.reducible and inside:
+            mean = {
+                level: sum(one.get(level, 0.0) for one in inside) / len(inside)
+                for level in nic.reducible
+            }
+            nic = replace(nic, reducible=mean)
+        found[side] = nic
+        if any(given for _, given in known):
+            remembered[side] = tuple(known)
+    return found, remembered
+
+
+def _ours(configs: Configs, record: Items) -> Items:
+    """What the record has and what is really there; all of it where nothing is known."""
+    found: dict[Resource, Mapping[str, frozenset[str]]] = {}
+    for resource, keys in record.items():
+        values = configs.get(resource)
+        if values is None:
+            found[resource] = keys
+            continue
+        there = {
+            key: items & items_of(key, values[key]) for key, items in keys.items() if key in values
+        }
+        if any(there.values()):
+            found[resource] = there
+    return found
+
+
+def _settled(
+    planned: Items, given: ReplicationInput, memory: ReplicationMemory
+) -> tuple[Items, Mapping[tuple[Resource, str, str], float]]:
+    """The record, with what was in it until lately: a change of it may still be on its way."""
+    record = {one: dict(keys) for one, keys in planned.items()}
+    absent: dict[tuple[Resource, str, str], float] = {}
+    for resource, keys in given.record.items():
+        for key, items in keys.items():
+            for item in items - planned.get(resource, {}).get(key, frozenset()):
+                since = memory.absent.get((resource, key, item), given.now_seconds)
+                if given.now_seconds - since >= SETTLE_SECONDS:
+                    continue
+                absent[resource, key, item] = since
+                kept = record.setdefault(resource, {})
+                kept[key] = kept.get(key, frozenset()) | {item}
+    return record, absent
+
+
+def _rate_of_ours(ours: Items, configs: Configs, side: Side) -> int | None:
+    resource, key = side_resource(side)
+    texts = ours.get(resource, {}).get(key, frozenset())
+    present = configs.get(resource, {}).get(key)
+    return int(present) if present in texts and present is not None else None
+
+
+def _rates(
+    given: ReplicationInput, moves: Sequence[Move], over: Sequence[Move], ours: Items
+) -> Rates:
+    in_force = {
+        side: rate
+        for move in moves
+        if move.goes_on
+        for side in move.sides
+        if (rate := _rate_of_ours(ours, given.configs, side)) is not None
+    }
+
+    ended = by_side(over)
+
+    def room(side: Side, here: Sequence[Move], terms: Terms) -> float | None:
+        both = [*here, *ended.get(side, ())]
+        return room_for(given.nics.get(side, _NO_ROOM), both, terms, given.cut_to_percent)
+
+    return fair_rates(moves, given.terms, room, in_force)
+
+
+def _wanted(
+    given: ReplicationInput,
+    moves: Sequence[Move],
+    rates: Rates,
+    ours: Items,
+    memory: ReplicationMemory,
+) -> Items:
+    """Lists and rates, with the small and early changes left out."""
+    mine = [move for move in moves if given.terms[move.kind].mode is not ReplicationMode.OFF]
+    rank = min([given.terms[move.kind].priority.rank for move in mine], default=0)
+    wanted: dict[Resource, dict[str, frozenset[str]]] = {}
+    throttled: set[Side] = set()
+    for side, rate in {**_may_lead(given, mine, rates), **rates.sides}.items():
+        text = _rate_text(given, side, rate, ours, memory, rank)
+        if text is not None:
+            resource, key = side_resource(side)
+            wanted.setdefault(resource, {})[key] = frozenset({text})
+            throttled.add(side)
+    # a list without a rate on either side throttles nothing
+    listed = [
+        move for move in mine if not move.goes_on or any(side in throttled for side in move.sides)
+    ]
+    for resource, lists in wanted_lists(listed).items():
+        kept = ours.get(resource, {}) if _is_early(given, resource, memory) else {}
+        wanted[resource] = {key: items | kept.get(key, frozenset()) for key, items in lists.items()}
+    return wanted
+
+
+def _may_lead(given: ReplicationInput, moves: Sequence[Move], rates: Rates) -> dict[Side, SideRate]:
+    """Sides that no move passes now, and might when the leader changes."""
+    found: dict[Side, SideRate] = {}
+    for kind, terms in given.terms.items():
+        of_kind = [move for move in moves if move.kind is kind]
+        for broker in possible_sources(of_kind):
+            side = egress_of(broker)
+            if side in rates.sides:
+                continue
+            room: float | None = inf
+            if terms.mode is ReplicationMode.FOLLOW:
+                room = room_for(given.nics.get(side, _NO_ROOM), (), terms, given.cut_to_percent)
+            most = inf if terms.maximum is None else terms.maximum
+            cap = most if room is None else min(room, most)
+            floor = int(min(terms.minimum, most))
+            rate = None if cap == inf else max(floor, int(cap))
+            before = found.get(side)
+            if before is not None and before.rate is not None and rate is not None:
+                rate = max(rate, before.rate)
+            found[side] = SideRate(rate, floor=floor, held=room is None)
+    return found
+
+
+def _rate_text(
+    given: ReplicationInput,
+    side: Side,
+    rate: SideRate,
+    ours: Items,
+    memory: ReplicationMemory,
+    rank: int,
+) -> str | None:
+    """The rate to have in force; what is there where a change would be small, early or blind.
+
+    `rank` is that of the lowest priority of all moves.
+    """
+    before = _rate_of_ours(ours, given.configs, side)
+    if rate.held:
+        return None if before is None else str(before)
+    if rate.rate is None or before is None:
+        return None if rate.rate is None else str(rate.rate)
+    is_small = abs(rate.rate - before) * 100 < LEAST_CHANGE_PERCENT * before
+    # over the limit clients get less than they want: every lowering counts, unless they give way
+    is_small &= rate.rate >= before or not _is_over(given, side) or _give_way(given, side, rank)
+    if is_small and before >= rate.floor:
+        return str(before)
+    if _is_early(given, side_resource(side)[0], memory):
+        return str(before)
+    return str(rate.rate)
+
+
+def _is_over(given: ReplicationInput, side: Side) -> bool:
+    nic = given.nics.get(side, _NO_ROOM)
+    return (
+        nic.limit is not None
+        and nic.bytes_per_second is not None
+        and nic.bytes_per_second * 100 > nic.limit * given.cut_to_percent
+    )
+
+
+def _give_way(given: ReplicationInput, side: Side, rank: int) -> bool:
+    """Whether levels below this priority still have something to give there."""
+    reducible = given.nics.get(side, _NO_ROOM).reducible
+    return any(amount > 0 for level, amount in reducible.items() if rank_of(level) < rank)
+
+
+def _is_early(given: ReplicationInput, resource: Resource, memory: ReplicationMemory) -> bool:
+    at_seconds = memory.written_at_seconds.get(resource)
+    return at_seconds is not None and given.now_seconds - at_seconds < LEAST_DISTANCE_SECONDS
+
+
+def _removed_by_others(
+    given: ReplicationInput, moves: Sequence[Move], ours: Items, memory: ReplicationMemory
+) -> dict[Resource, int]:
+    """How often somebody took ours away from a resource that replication still passes."""
+    passed = resources_of(given.seen, {}) if moves else frozenset()
+    removed = {one: times for one, times in memory.removed.items() if one in passed}
+    for resource, keys in memory.seen_ours.items():
+        if resource not in passed or resource not in given.configs:
+            continue
+        was = {key for key, items in keys.items() if items and not ours.get(resource, {}).get(key)}
+        ours_changed = resource in memory.written_at_seconds  # we may have removed it ourselves
+        if was and not ours_changed:
+            removed[resource] = removed.get(resource, 0) + 1
+    return removed
+
+
+def _in_force(configs: Configs, plan: ConfigPlan) -> dict[Side, int]:
+    """The rate of each side when the plan's changes are made, whoever set it."""
+    texts: dict[tuple[Resource, str], str] = {
+        (resource, key): text
+        for resource, values in configs.items()
+        if resource.kind is ResourceKind.BROKER
+        for key, text in values.items()
+    }
+    for change in plan.changes:
+        if change.resource.kind is ResourceKind.BROKER:
+            if change.value:
+                texts[change.resource, change.key] = change.value
+            else:
+                texts.pop((change.resource, change.key), None)
+    return {
+        side: int(text)
+        for (resource, key), text in texts.items()
+        for side in (Side(int(resource.name), direction) for direction in Direction)
+        if side_resource(side) == (resource, key) and text.isdecimal()
+    }
+
+
+def _rates_of_others(plan: ConfigPlan) -> dict[Side, int]:
+    """The rates that somebody else set where ours were wanted."""
+    return {
+        Side(int(one.resource.name), direction): int(one.value)
+        for one in plan.others
+        for direction, key in RATE_KEYS.items()
+        if one.key == key and one.value.isdecimal()
+    }
+
+
+def _beside(
+    given: ReplicationInput,
+    moves: Sequence[Move],
+    over: Sequence[Move],
+    rates: Rates,
+    ours: Items,
+    others: Mapping[Side, int],
+) -> ReplicationOnNics:
+    """What replication means for clients on each side of a NIC that it passes."""
+    gives = _gives(given, moves, rates, ours)
+    leaves = leaves_of(moves, given.terms, given.nics, rates, others, given.cut_to_percent, over)
+    return {
+        side: ReplicationBeside(gives.get(side, 0.0), leaves.get(side, {}))
+        for side in gives.keys() | leaves.keys()
+    }
+
+
+def _gives(
+    given: ReplicationInput, moves: Sequence[Move], rates: Rates, ours: Items
+) -> dict[Side, float]:
+    """What replication gives way by, on each side that has a rate of ours.
+
+    Below L3 that is what it moves above its floor, else what it moves above what it may.
+    """
+    found: dict[Side, float] = {}
+    for kind, terms in given.terms.items():
+        if terms.mode is not ReplicationMode.FOLLOW:
+            continue
+        through = rates.through(kind)
+        for side, here in by_side([move for move in moves if move.kind is kind]).items():
+            if _rate_of_ours(ours, given.configs, side) is None:
+                continue
+            keeps = terms.minimum if terms.priority is Priority.BELOW_L3 else through[side]
+            amount = moved_by(given.nics.get(side, _NO_ROOM), here) - keeps
+            if amount > 0:
+                found[side] = found.get(side, 0.0) + amount
+    return found
+
+
+def _leftovers(
+    given: ReplicationInput, memory: ReplicationMemory
+) -> tuple[tuple[OthersThrottle, ...], Mapping[tuple[Resource, str], tuple[str, float]]]:
+    """Throttles that nobody needs: somebody else's, while no partition is reassigned."""
+    if given.seen is not None and any(one.is_reassigned for one in given.seen.partitions):
+        return (), {}
+    if given.scanned is None:
+        known = tuple(
+            OthersThrottle(resource, key, text)
+            for (resource, key), (text, _) in memory.leftovers.items()
+        )
+        return known, memory.leftovers
+    found = others_of(given.scanned, given.record)
+    since: dict[tuple[Resource, str], tuple[str, float]] = {}
+    for one in found:
+        text, at_seconds = memory.leftovers.get((one.resource, one.key), ("", 0.0))
+        since[one.resource, one.key] = (
+            one.value,
+            at_seconds if text == one.value else given.now_seconds,
+        )
+    return found, since

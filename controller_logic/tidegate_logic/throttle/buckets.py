@@ -1,0 +1,350 @@
+"""One entity's bucket in one direction: its cap, what it sends where, what its window may hold.
+
+Measured rates are floats, quotas integers, both in bytes per second and per broker. A rate that is
+not measured is never taken for zero: its exposure is its cap, and its cap is taken to bind.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+from tidegate_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level, RateKey
+from tidegate_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
+from tidegate_logic.readings import Flows, is_limited
+from tidegate_logic.throttle.input import (
+    FREE,
+    GROWTH,
+    ActiveThrottle,
+    ClientFloors,
+    ManagedRate,
+    RateHistory,
+    ThrottleInput,
+    ThrottleMemory,
+    ThrottleSettings,
+)
+
+# What was seen of each rate lately, from which follows what a window may hold.
+
+
+_NEVER = RateHistory()
+
+
+def seen_of(
+    given: ThrottleInput, flows: Flows, memory: ThrottleMemory
+) -> dict[RateKey, RateHistory]:
+    """What was seen of every rate that may be throttled, this moment included."""
+    watch = _Watch(given)
+    return {
+        rate.key: watch.seen(rate, flows, memory.seen.get(rate.key, _NEVER))
+        for rate in given.rates
+        if rate.throttleable
+    }
+
+
+class _Watch:
+    """Looks at one rate after the other, at one moment."""
+
+    def __init__(self, given: ThrottleInput) -> None:
+        self._now_seconds = given.now_seconds
+        self._dwell_seconds = given.settings.dwell_seconds
+        # so that peaks stay few whatever the interval of the rounds
+        self._slot_seconds = self._dwell_seconds / 2
+        self._peak_seconds = given.settings.peak_seconds + self._slot_seconds
+
+    def seen(self, rate: ManagedRate, flows: Flows, was: RateHistory) -> RateHistory:
+        mine = flows.of(rate.key).values()
+        highest = max([flow.bytes_per_second for flow in mine], default=0.0)
+        rates = was.rates
+        if mine:
+            read_seconds = max([flow.at_seconds for flow in mine])
+            if not rates or rates[-1][0] < read_seconds:
+                rates = (*rates[-1:], (read_seconds, highest))
+        since_seconds = self._now_seconds if was.since_seconds is None else was.since_seconds
+        return RateHistory(
+            self._caps(rate, was),
+            self._peaks(was, highest),
+            rates,
+            since_seconds,
+            self._now_seconds - since_seconds,
+        )
+
+    def _caps(self, rate: ManagedRate, was: RateHistory) -> tuple[tuple[float, int], ...]:
+        """Values in force within a dwell; also the one before our last write, for a new memory."""
+        in_force, change = rate.in_force, rate.last_change
+        caps = [
+            (at, value)
+            for at, value in was.caps
+            if value != in_force and self._now_seconds - at < self._dwell_seconds
+        ]
+        if (
+            change is not None
+            and change.previous is not None
+            and abs(self._now_seconds - change.at_seconds) < self._dwell_seconds
+        ):
+            known = {in_force, *(value for _, value in caps)}
+            caps += [(change.at_seconds, change.previous)] if change.previous not in known else []
+        if in_force is not None:
+            caps.append((self._now_seconds, in_force))
+        return tuple(caps)
+
+    def _peaks(self, was: RateHistory, highest: float) -> tuple[tuple[float, float], ...]:
+        """The highest rates by slots, each with the moment at which it began."""
+        kept = tuple(
+            [
+                (begin, rate)
+                for begin, rate in was.peaks
+                if self._now_seconds - begin < self._peak_seconds
+            ]
+        )
+        if kept and 0 <= self._now_seconds - kept[-1][0] < self._slot_seconds:
+            begin, rate = kept[-1]
+            return (*kept[:-1], (begin, max(rate, highest)))
+        return (*kept, (self._now_seconds, highest))
+
+
+# The rate that an entity is never throttled below: its tier's, or what its clients need.
+#
+# A producer that gets less than a full buffer per delivery timeout loses records of whoever shares
+# the quota; a consumer starves below a fetch. Where that is more than the tier's throttled rate it
+# is said, not hidden.
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The lowest quota in bytes/s; `because` says what raised it, empty = nothing did.
+
+    What raises it lies above the tier's throttled rate.
+    """
+
+    value: int
+    because: str = ""
+
+
+def floor_of(rate: ManagedRate, floors: ClientFloors) -> Floor:
+    """Never above the contract. Raises ValueError for a rate that is never throttled."""
+    if rate.floor is None:
+        raise ValueError(f"{rate.entity} is never throttled, so it has no floor")
+    needed, because = _needed(rate, floors)
+    tier = max(rate.floor, MIN_BYTE_RATE)
+    if needed > tier and rate.contract > tier:
+        return Floor(min(rate.contract, needed), because)
+    return Floor(min(rate.contract, tier))
+
+
+def _needed(rate: ManagedRate, floors: ClientFloors) -> tuple[int, str]:
+    if rate.direction is Direction.EGRESS:
+        return floors.consumer, f"a consumer needs {floors.consumer / 1e6:.2f} MB/s"
+    needed = rate.producers * floors.per_producer
+    return (
+        needed,
+        (
+            f"{rate.producers} producers need {floors.per_producer / 1e6:.2f} MB/s each, or their "
+            f"buffers expire"
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One rate as it is capped and measured now. `held` None = it is at its contract.
+
+    `unmeasured` are the brokers that lead for it and report no client rates. `cap` is what is in
+    force; without a quota the contract, for the arithmetic. `wanted` is what the throttle decided
+    so far: the held fraction of today's contract, never below the floor. `rests_seconds` is how
+    long it stays where a lowering left it; None = a dwell.
+    """
+
+    rate: ManagedRate
+    floor: Floor
+    flows: Mapping[int, ClientRate]
+    held: ActiveThrottle | None = None
+    seen: RateHistory = field(default_factory=RateHistory)
+    unmeasured: frozenset[int] = frozenset()
+    window_seconds: float = 0.0
+    rests_seconds: float | None = None
+    key: RateKey = field(init=False, repr=False, compare=False)
+    level: Level = field(init=False, repr=False, compare=False)
+    contract: int = field(init=False, repr=False, compare=False)
+    cap: int = field(init=False, repr=False, compare=False)
+    is_throttled: bool = field(init=False, repr=False, compare=False)
+    wanted: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rate, held = self.rate, self.held
+        contract = rate.contract
+        object.__setattr__(self, "key", rate.key)
+        object.__setattr__(self, "level", rate.level)
+        object.__setattr__(self, "contract", contract)
+        object.__setattr__(self, "cap", contract if rate.in_force is None else rate.in_force)
+        object.__setattr__(self, "is_throttled", held is not None and held.value < held.contract)
+        wanted = (
+            contract if held is None else min(contract, max(self.floor.value, held.of(contract)))
+        )
+        object.__setattr__(self, "wanted", wanted)
+
+    def sends(self, broker: int) -> float:
+        """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`.
+
+        Kafka's byte rate of a throttled client reads up to a fifth above its quota, and what is not
+        sent cannot be given.
+        """
+        flow = self.flows.get(broker)
+        if flow is None:
+            return 0.0
+        return (
+            min(flow.bytes_per_second, float(self.cap))
+            if self.is_throttled
+            else flow.bytes_per_second
+        )
+
+    def gives(self, broker: int) -> float:
+        """The most that a cut to the floor takes off this broker, in bytes/s.
+
+        Where nothing is measured, by its cap.
+        """
+        if broker in self.unmeasured:
+            return float(max(0, min(self.cap, self.contract) - self.floor.value))
+        return max(0.0, self.sends(broker) - self.floor.value)
+
+    def binds_on(self, broker: int) -> bool:
+        """Whether our cap keeps it from sending more there, or may do so."""
+        if not self.is_throttled:
+            return False
+        if broker in self.unmeasured:
+            return True
+        if not self.flows:
+            return broker in self.rate.leads
+        return broker in self.flows and is_limited(self.flows[broker], self.cap)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing suggests that its cap binds anywhere."""
+        return bool(self.flows) and not self.binding and self.cap >= FREE * self.seen.peak
+
+    @property
+    def binding(self) -> tuple[int, ...]:
+        return tuple(
+            sorted(
+                broker for broker in self.rate.leads | self.flows.keys() if self.binds_on(broker)
+            )
+        )
+
+    @property
+    def exposure(self) -> int:
+        """An upper bound in bytes/s on what any broker's window of it may hold.
+
+        The highest cap of late; less only where every broker that leads for it reports a rate, none
+        of them is near the cap, and it has been watched for longer than a window.
+        """
+        measured = (
+            bool(self.flows)
+            and not self.unmeasured
+            and self.seen.known_seconds >= self.window_seconds
+        )
+        likely = ceil(GROWTH * self.seen.peak)
+        if self.rate.in_force is None:
+            return likely if measured else max(likely, self.contract)
+        highest = max([cap for _, cap in self.seen.caps] + [self.cap])
+        if not measured or any(is_limited(flow, self.cap) for flow in self.flows.values()):
+            return highest
+        return min(highest, likely)
+
+    def in_stride(self, settings: ThrottleSettings, now_seconds: float) -> "Bucket":
+        """The same where it may be lowered again a stride after it was lowered, not a dwell."""
+        caps = [
+            (at, cap) for at, cap in self.seen.caps if now_seconds - at < settings.stride_seconds
+        ]
+        return replace(
+            self,
+            seen=replace(self.seen, caps=tuple(caps)),
+            rests_seconds=settings.stride_seconds,
+        )
+
+    def safe_step(self, settings: ThrottleSettings) -> int:
+        """The lowest value in bytes/s that mutes no client for longer than allowed."""
+        return largest_safe_step(self.exposure, settings.max_mute_seconds, settings.window)
+
+    def safe_step_later(self, settings: ThrottleSettings) -> int:
+        """The same once it has been at its cap for a dwell: then no window holds more than that."""
+        return largest_safe_step(
+            min(self.cap, self.exposure), settings.max_mute_seconds, settings.window
+        )
+
+    def predicted_mute_seconds(self, value: int, settings: ThrottleSettings) -> float:
+        return (
+            predicted_mute_seconds(self.exposure, value, settings.window)
+            if value < self.cap
+            else 0.0
+        )
+
+    def was_changed_within(self, seconds: float, now_seconds: float) -> bool:
+        """Whether we changed it so recently.
+
+        A change in the far future was stamped by a wrong clock and does not count.
+        """
+        change = self.rate.last_change
+        return change is not None and abs(now_seconds - change.at_seconds) < seconds
+
+    def was_lowered_within(self, seconds: float, now_seconds: float) -> bool:
+        change, in_force = self.rate.last_change, self.rate.in_force
+        if change is None or in_force is None or not self.was_changed_within(seconds, now_seconds):
+            return False
+        if change.previous is None:  # its first quota lowered it only if it presses
+            return any(is_limited(flow, self.cap) for flow in self.flows.values())
+        return change.previous > in_force
+
+    def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
+        """How long it must still stay where the last lowering left it; 0 = it may go lower now."""
+        change = self.rate.last_change
+        rests_seconds = settings.dwell_seconds if self.rests_seconds is None else self.rests_seconds
+        if change is None or not self.was_lowered_within(rests_seconds, now_seconds):
+            return 0.0
+        return rests_seconds - (now_seconds - change.at_seconds)
+
+
+def buckets_of(
+    given: ThrottleInput,
+    flows: Flows,
+    held: Mapping[RateKey, ActiveThrottle],
+    seen: Mapping[RateKey, RateHistory],
+) -> tuple[Bucket, ...]:
+    """The bucket of every rate that may be throttled, in a fixed order; the first entry counts."""
+    found: dict[RateKey, Bucket] = {}
+    for rate in given.rates:
+        if rate.throttleable and rate.key not in found:
+            found[rate.key] = _bucket(
+                rate, given, flows, held.get(rate.key), seen.get(rate.key, RateHistory())
+            )
+    return tuple(
+        sorted(
+            found.values(), key=lambda bucket: (bucket.rate.direction, bucket.rate.entity.sort_key)
+        )
+    )
+
+
+def sawteeth_of(buckets: Iterable[Bucket], direction: Direction) -> dict[int, float]:
+    """The sum of the caps that bind on each broker, in bytes/s; each the highest of late."""
+    found: dict[int, float] = {}
+    for bucket in buckets:
+        if bucket.rate.direction is not direction or not bucket.is_throttled:
+            continue
+        highest = max([cap for _, cap in bucket.seen.caps] + [bucket.cap])
+        for broker in bucket.binding:
+            found[broker] = found.get(broker, 0.0) + highest
+    return found
+
+
+def _bucket(
+    rate: ManagedRate,
+    given: ThrottleInput,
+    flows: Flows,
+    held: ActiveThrottle | None,
+    seen: RateHistory,
+) -> Bucket:
+    unmeasured = frozenset(
+        broker for broker in rate.leads if not flows.is_measured(broker, rate.direction)
+    )
+    floor = floor_of(rate, given.settings.floors)
+    return Bucket(
+        rate, floor, flows.of(rate.key), held, seen, unmeasured, given.settings.window.seconds
+    )

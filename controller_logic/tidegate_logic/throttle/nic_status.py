@@ -1,0 +1,440 @@
+"""Is a broker over its limit: which NIC readings are believed, over which window, how many agree.
+
+A NIC whose newest reading cannot be used is unknown, never cool: nothing is raised on it and it
+justifies no cut. Who makes a broker hot and what to do about it is not decided here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import takewhile
+from math import isfinite
+
+from tidegate_logic.model import BrokerLimit, Direction, NicSpan, Observation, Readings
+from tidegate_logic.readings import Flows
+from tidegate_logic.throttle.input import (
+    LYING,
+    OF_SAMPLES,
+    OVER_SAMPLES,
+    PLAUSIBLE,
+    SEVERE,
+    ThrottleInput,
+    ThrottleSettings,
+)
+
+NicKey = tuple[int, Direction]
+_NEVER_LIED: Mapping[NicKey, float] = {}
+_NO_SAWTEETH: Mapping[int, float] = {}
+_SAME_MOMENT_SECONDS = 0.001  # of two neighbouring spans, one ends where the next begins
+
+
+class Pressure(StrEnum):
+    """What a broker's NIC says of one direction."""
+
+    OVER = "Over"
+    WITHIN = "Within"
+    # blind: no usable reading, although it is alive or leads managed partitions
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NicStatus:
+    """One broker's NIC in one direction, in bytes/s.
+
+    `bytes_per_second`, `at_seconds` and `span_seconds` are None where it is unknown or has no
+    limit. `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are
+    above it. `why` says for people why it is unknown; `lies` = because it contradicts `clients`,
+    which is what Kafka says it moves for clients there. `newest_period_bytes_per_second` is the
+    mean of the newest sawtooth period, which shows a jump of load sooner than the mean of two.
+    `steady_bytes_per_second` over `steady_seconds` is a mean of whole periods also where the newest
+    reading judges, for replicas fetch in bursts of some seconds; the shorter one above the aim.
+    """
+
+    broker: int
+    pressure: Pressure
+    limit: int | None = None
+    capacity: int | None = None
+    bytes_per_second: float | None = None
+    at_seconds: float | None = None
+    span_seconds: float | None = None
+    hot_samples: int = 0
+    samples: int = 0
+    clients: float = 0.0
+    why: str = ""
+    lies: bool = False
+    newest_period_bytes_per_second: float = 0.0
+    steady_bytes_per_second: float = 0.0
+    steady_seconds: float = 0.0
+    known: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "known", self.pressure is not Pressure.UNKNOWN)
+
+    def above(self, share: float) -> float:
+        """Bytes/s above this share of the limit, negative below it.
+
+        Minus infinity without a limit or a rate.
+        """
+        if self.bytes_per_second is None or self.limit is None:
+            return float("-inf")
+        return self.bytes_per_second - share * self.limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it carries more than its limit now, for whatever reason."""
+        return self.above(1.0) > 0
+
+
+def nic_statuses(
+    given: ThrottleInput,
+    flows: Flows,
+    direction: Direction,
+    *,
+    throttled: bool,
+    sawteeth: Mapping[int, float] = _NO_SAWTEETH,
+    distrusted_until: Mapping[NicKey, float] = _NEVER_LIED,
+) -> dict[int, NicStatus]:
+    """Every broker that counts in this direction.
+
+    `throttled` = something is throttled in it now, which chooses the window. `sawteeth` is the sum
+    of the caps that bind on each broker, in bytes/s. `distrusted_until` is the time of the newest
+    sample that contradicted Kafka: samples up to it are not used later either. A dead broker that
+    leads nothing is left out: its load reappears on others.
+    """
+    led = {
+        broker
+        for rate in given.rates
+        if rate.direction is direction and rate.throttleable
+        for broker in rate.leads
+    }
+    judge = _Judge(given, flows, direction, throttled, sawteeth, distrusted_until)
+    return {
+        broker: nic
+        for broker in sorted(led | given.live)
+        if (nic := judge.nic(broker, led)) is not None
+    }
+
+
+class _Judge:
+    """Judges one NIC after the other by the rules of one moment."""
+
+    def __init__(
+        self,
+        given: ThrottleInput,
+        flows: Flows,
+        direction: Direction,
+        throttled: bool,
+        sawteeth: Mapping[int, float],
+        distrusted_until: Mapping[NicKey, float],
+    ) -> None:
+        self._given = given
+        self._sawteeth = sawteeth
+        self._lied = distrusted_until
+        self._flows = flows
+        self._direction = direction
+        self._mean_seconds = (
+            _mean_seconds(given.settings, given.readings.scrape_seconds) if throttled else 0.0
+        )
+
+    def nic(self, broker: int, led: set[int]) -> NicStatus | None:
+        if broker not in self._given.live and broker not in led:
+            return None
+        limits = self._given.brokers.get(broker)
+        if limits is None:
+            return NicStatus(
+                broker, Pressure.UNKNOWN, why="it has no entry among the policy's brokers"
+            )
+        return self._judged(broker, limits)
+
+    def _judged(self, broker: int, limits: BrokerLimit) -> NicStatus:
+        limit, capacity = limits.limit(self._direction), limits.capacity(self._direction)
+        clients = self._flows.total(broker, self._direction)
+        if limit is None:
+            return NicStatus(
+                broker,
+                Pressure.WITHIN,
+                None,
+                capacity,
+                clients=clients,
+                why="it has no limit in this direction",
+            )
+        spans = self._believed(broker)
+        why = self._refusal(spans, capacity)
+        lie = "" if why else self._lie(spans, capacity, clients)
+        if why or lie:
+            return NicStatus(
+                broker,
+                Pressure.UNKNOWN,
+                limit,
+                capacity,
+                clients=clients,
+                why=why or lie,
+                lies=bool(lie),
+            )
+        usable = [span for span in spans if not _implausible(span, capacity)]
+        if (
+            self._mean_seconds
+            and _seconds(_newest(usable, self._mean_seconds))
+            < self._given.settings.sawtooth_period_seconds
+        ):
+            why = "its readings do not cover one throttled client's whole rhythm yet"
+            return NicStatus(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why)
+        return self._measured(
+            NicStatus(broker, Pressure.WITHIN, limit, capacity, clients=clients), limit, usable
+        )
+
+    def _believed(self, broker: int) -> Sequence[NicSpan]:
+        """All spans that neither begin nor end with a lie: a stuck counter may jump afterwards."""
+        key = (broker, self._direction)
+        spans = self._given.readings.nic.get(key, ())
+        if key not in self._lied:
+            return spans
+        return [
+            span
+            for span in spans
+            if span.at_seconds - span.seconds > self._lied[key] + _SAME_MOMENT_SECONDS
+        ]
+
+    def _refusal(self, spans: Sequence[NicSpan], capacity: int | None) -> str:
+        """Why the newest reading cannot be used, for people; empty = it can."""
+        if not spans:
+            return "no reading of its NIC"
+        newest, settings = spans[-1], self._given.settings
+        age_seconds = self._given.now_seconds - newest.at_seconds
+        if not abs(age_seconds) <= settings.stale_after_seconds:
+            return (
+                f"its newest reading is {age_seconds:.0f} s old, more than "
+                f"{settings.stale_after_seconds:.0f} s"
+            )
+        return _implausible(newest, capacity) or _too_long(newest, settings)
+
+    def _lie(self, spans: Sequence[NicSpan], capacity: int | None, clients: float) -> str:
+        """What the newest readings contradict, for people; empty = nothing."""
+        usable = [span for span in spans if not _implausible(span, capacity)]
+        carried = _mean(_newest(usable, self._given.settings.window.seconds))
+        if carried >= LYING * clients:
+            return ""
+        return (
+            f"its NIC reports {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s "
+            f"for clients there"
+        )
+
+    def _measured(self, nic: NicStatus, limit: int, usable: Sequence[NicSpan]) -> NicStatus:
+        window = _newest(usable, self._mean_seconds) if self._mean_seconds else usable[-1:]
+        rate = _mean(window)
+        settings = self._given.settings
+        period = _newest(usable, settings.sawtooth_period_seconds)
+        newest_period = _mean(period) if self._mean_seconds else rate
+        is_above_aim = _mean(period) * 100 > settings.cut_to_percent * limit
+        steady = period if is_above_aim else _newest(usable, settings.nic_mean_seconds)
+        if self._mean_seconds:
+            surely = self._without_sawteeth(nic.broker, usable[-1])
+            if surely > max(rate, SEVERE * limit):
+                # a step load, of which the mean does not show all yet
+                rate, window = surely, usable[-1:]
+        last = usable[-OF_SAMPLES:]
+        hot = sum(span.bytes_per_second > limit for span in last)
+        agreed = bool(self._mean_seconds) or hot >= OVER_SAMPLES
+        over = rate > SEVERE * limit or (rate > limit and agreed)
+        pressure = Pressure.OVER if over else Pressure.WITHIN
+        return NicStatus(
+            nic.broker,
+            pressure,
+            limit,
+            nic.capacity,
+            rate,
+            usable[-1].at_seconds,
+            _seconds(window),
+            hot,
+            len(last),
+            nic.clients,
+            newest_period_bytes_per_second=newest_period,
+            steady_bytes_per_second=_mean(steady),
+            steady_seconds=_seconds(steady),
+        )
+
+    def _without_sawteeth(self, broker: int, newest: NicSpan) -> float:
+        """What the broker's load is at the least, whatever throttled clients did in this span.
+
+        One that waited sends its whole window at once, so in a span that is shorter more than its
+        quota goes through.
+        """
+        window_seconds = self._given.settings.window.seconds
+        more = max(0.0, window_seconds / newest.seconds - 1)
+        return newest.bytes_per_second - more * self._sawteeth.get(broker, 0.0)
+
+
+def _mean_seconds(settings: ThrottleSettings, scrape_seconds: float) -> float:
+    """Two whole sawtooth periods where several readings fall into one; else 0.
+
+    A scrape as long as one period averages by itself.
+    """
+    return (
+        float(settings.nic_mean_seconds)
+        if scrape_seconds < settings.sawtooth_period_seconds
+        else 0.0
+    )
+
+
+def _implausible(span: NicSpan, capacity: int | None) -> str:
+    rate = span.bytes_per_second
+    if not isfinite(rate) or rate < 0 or not span.seconds > 0:
+        return f"its NIC reports {rate:g} B/s over {span.seconds:g} s"
+    if capacity is not None and rate > PLAUSIBLE * capacity:
+        return (
+            f"its NIC reports {rate / 1e6:.1f} MB/s, more than {PLAUSIBLE:g} of its capacity "
+            f"{capacity / 1e6:.1f} MB/s"
+        )
+    return ""
+
+
+def _too_long(span: NicSpan, settings: ThrottleSettings) -> str:
+    """A span over a gap is a mean of long ago."""
+    return (
+        f"its newest reading spans {span.seconds:.0f} s"
+        if span.seconds > settings.stale_after_seconds
+        else ""
+    )
+
+
+def _newest(spans: Sequence[NicSpan], seconds: float) -> list[NicSpan]:
+    """The newest spans that cover so many seconds, newest first; at least one.
+
+    None of them ends before those seconds.
+    """
+    begin = spans[-1].at_seconds - seconds
+    covered = 0.0
+    chosen: list[NicSpan] = []
+    for span in takewhile(lambda one: one.at_seconds > begin, reversed(spans)):
+        if covered >= seconds:
+            break
+        chosen.append(span)
+        covered += span.seconds
+    return chosen
+
+
+def _mean(spans: Iterable[NicSpan]) -> float:
+    taken = list(spans)
+    return sum(span.bytes_per_second * span.seconds for span in taken) / _seconds(taken)
+
+
+def _seconds(spans: Iterable[NicSpan]) -> float:
+    return sum(span.seconds for span in spans)
+
+
+# Every live broker against its limits, for people; steadier than what cuts go by.
+#
+# A broker counts as over its limit from the moment that is established until no sample of two whole
+# rhythms of a throttled client, three scrapes at least, is above it: so a load that swings around
+# the limit is one episode, however often it is scraped.
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedBroker:
+    """One live broker. `nics` has the directions in which it has a limit."""
+
+    broker: int
+    pressure: Pressure
+    nics: Mapping[Direction, NicStatus]
+
+
+Watched = tuple[WatchedBroker, ...]
+JudgedNics = Mapping[Direction, Mapping[int, NicStatus]]
+_NONE_JUDGED: JudgedNics = {}
+
+
+def watch(
+    observation: Observation,
+    flows: Flows,
+    before: Mapping[int, Pressure],
+    judged: JudgedNics = _NONE_JUDGED,
+) -> Watched | None:
+    """Every live broker by id; None where load or brokers are not known at all.
+
+    `before` is its state in the last pass. `flows` are the usable client rates of the readings;
+    `judged` are the NICs of directions that the throttle judged in this pass by their newest
+    readings.
+    """
+    topology, readings = observation.topology, observation.readings
+    if topology is None or readings is None:
+        return None
+    limits = {broker: observation.policy.limits.of(broker) for broker in topology.brokers}
+    settings = ThrottleSettings(
+        observation.policy.window, stale_after_seconds=observation.policy.stale_after_seconds
+    )
+    given = ThrottleInput(observation.now_seconds, readings, limits, topology.brokers, (), settings)
+    nics = {
+        way: judged.get(way) or nic_statuses(given, flows, way, throttled=False)
+        for way in Direction
+    }
+    calm_after_seconds = max(settings.nic_mean_seconds, OF_SAMPLES * readings.scrape_seconds)
+    watched = []
+    for broker in sorted(topology.brokers):
+        limited = {way: nic for way in Direction if (nic := nics[way][broker]).limit is not None}
+        was_hot = any(
+            _was_above(nic, readings.nic.get((broker, way), ()), calm_after_seconds)
+            for way, nic in limited.items()
+        )
+        watched.append(
+            WatchedBroker(
+                broker,
+                _pressure(limited, swings=was_hot and before.get(broker) is Pressure.OVER),
+                limited,
+            )
+        )
+    return tuple(watched)
+
+
+def _was_above(nic: NicStatus, spans: Sequence[NicSpan], seconds: float) -> bool:
+    """Whether any sample was above the limit in so many seconds before the newest one."""
+    return nic.limit is not None and any(
+        span.bytes_per_second > nic.limit
+        for span in spans
+        if spans[-1].at_seconds - span.at_seconds < seconds
+    )
+
+
+def _pressure(nics: Mapping[Direction, NicStatus], *, swings: bool) -> Pressure:
+    said = {nic.pressure for nic in nics.values()}
+    if Pressure.OVER in said:
+        return Pressure.OVER
+    if Pressure.UNKNOWN in said:
+        return Pressure.UNKNOWN
+    return Pressure.OVER if swings else Pressure.WITHIN
+
+
+def over_count_words(watched: Watched | None) -> str:
+    """How many brokers are over their limit: `1`; `1?` or `?` while the load of others is not
+    known.
+    """
+    over = sum(one.pressure is Pressure.OVER for one in watched or ())
+    if watched is not None and not any(one.pressure is Pressure.UNKNOWN for one in watched):
+        return str(over)
+    return f"{over or ''}?"
+
+
+# When to read again: soon after the next sample is due, so that nothing waits a whole scrape.
+
+
+_STORED_AFTER_SECONDS = 1.0  # from a scrape until its samples can be asked for
+
+
+def seconds_until_next_reading(
+    readings: Readings, *, shortest_seconds: float, now_seconds: float
+) -> float:
+    """Between `shortest_seconds` and one scrape interval (or the shortest, if that is longer).
+
+    The scrapes of several brokers differ in phase: the next one counts. A NIC that is a whole
+    scrape overdue is not waited for.
+    """
+    scrape_seconds = readings.scrape_seconds
+    longest_seconds = max(shortest_seconds, scrape_seconds)
+    due = [
+        spans[-1].at_seconds + scrape_seconds + _STORED_AFTER_SECONDS - now_seconds
+        for spans in readings.nic.values()
+        if spans
+    ]
+    soonest = min(
+        [seconds for seconds in due if seconds > -scrape_seconds], default=longest_seconds
+    )
+    return min(max(soonest, shortest_seconds), longest_seconds)
