@@ -18,10 +18,16 @@ import kopf
 from kubernetes import client
 
 import tidegate
+import tidegate_logic
 
 ROLLUP_PACKAGES = {"google_crc32c", "jinja2", "markupsafe", "numpy", "pandas", "pyarrow", "pyspark"}
 is_for_rollups = all(map(importlib.util.find_spec, ROLLUP_PACKAGES))
-for module in pkgutil.walk_packages(tidegate.__path__, "tidegate."):
+ours = (
+    module
+    for package in (tidegate, tidegate_logic)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+)
+for module in ours:
     if module.name == "tidegate.__main__":  # it runs the command
         continue
     try:

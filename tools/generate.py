@@ -243,14 +243,14 @@ def write_or_check(
     return 1 if stale and check_only else 0
 
 
-# docs/reasons.md: the table of every reason, from the enum in operator/tidegate/controller_logic/reasons.py.
+# docs/reasons.md: the table of every reason, from the enum in controller_logic/tidegate_logic/reasons.py.
 
 
 REASONS_PAGE = Path("docs/reasons.md")
 REASONS_HEAD = """\
 # Reasons
 
-<!-- Generated from operator/tidegate/controller_logic/reasons.py by `make generate`; do not edit by hand. -->
+<!-- Generated from controller_logic/tidegate_logic/reasons.py by `make generate`; do not edit by hand. -->
 
 The same reasons appear in conditions (`kubectl describe`), Events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
 A reason never changes its spelling; the message beside it has the numbers. Where `Ready` is `False` with a reason that is marked as

@@ -1,6 +1,6 @@
 """The errors that Tidegate raises on purpose, by what the caller does about them.
 
-    TidegateError               has a stable reason (controller_logic.reasons) and a message
+    TidegateError               has a stable reason (tidegate_logic.reasons) and a message
     |-- RetryLater              a system is away or busy: hold, back off, try again
     |   |-- Unreachable         ZooKeeper, brokers, Kubernetes or Prometheus did not answer in time
     |   |-- Conflict            a compare-and-set lost: read again first

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = sorted((ROOT / "controller_logic" / "tidegate_logic").rglob("*.py"))
+PRODUCT = sorted((ROOT / "operator" / "tidegate").rglob("*.py"))
 MODEL = sorted((ROOT / "operator" / "tidegate" / "simulation").glob("*.py"))
 IMPURE = {
     "asyncio",
@@ -30,6 +31,19 @@ def test_the_operator_folder_never_hides_the_standard_library() -> None:
     """A package called operator on the path breaks Python itself at start-up."""
     assert not (ROOT / "operator" / "__init__.py").exists()
     assert Path(operator.__file__).is_relative_to(Path(sys.modules["os"].__file__).parent)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["pyproject.toml", "operator", "crds", "charts", "controller_logic", "tests", "e2e"],
+)
+def test_the_tree_has_the_top_level_that_the_project_was_asked_for(place: str) -> None:
+    assert (ROOT / place).exists()
+
+
+@pytest.mark.parametrize("package", ["pyspark", "kopf", "kubernetes", "kazoo", "pydantic"])
+def test_the_product_imports_the_packages_that_the_project_was_asked_for(package: str) -> None:
+    assert any(package in imported_modules(path) for path in (*PRODUCT, *CORE))
 
 
 def imported_modules(path: Path) -> set[str]:

@@ -48,14 +48,19 @@ ROLLUP_PACKAGES = {
     "pyspark",
 }
 _START_TIMEOUT_SECONDS = 300.0
-_PACKAGE = "tidegate"
+_PACKAGES = ["tidegate", "tidegate_logic"]
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # every module of ours that the image can run is imported, and with it all that it needs
 _IMPORT_ALL = """
 import importlib, pkgutil, platform, ssl, sys
-import tidegate
+import tidegate, tidegate_logic
 count = 0
-for module in pkgutil.walk_packages(tidegate.__path__, "tidegate."):
+ours = [
+    module
+    for package in (tidegate, tidegate_logic)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
+for module in ours:
     if module.name == "tidegate.__main__":  # it runs the command
         continue
     try:
@@ -221,14 +226,15 @@ def _images(rendered: str) -> Iterator[str]:
 
 
 def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
-    """The wheel has one package, and its command runs with this environment's locked packages."""
+    """The wheel has our two packages; its command runs with this environment's locked packages."""
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(work)  # noqa: S202 - we built it
     tops = sorted({path.name for path in work.iterdir() if not path.name.endswith(".dist-info")})
-    if tops != [_PACKAGE]:
+    if tops != _PACKAGES:
         raise LabError(
             f"{wheel.name} would put {', '.join(tops)} into site-packages. A release puts "
-            f"{_PACKAGE} there and nothing else: other names may be somebody else's."
+            f"{' and '.join(_PACKAGES)} there and nothing else: another project may own any other "
+            f"name."
         )
     # -P and not -I: PYTHONPATH is how the wheel comes before the tree
     said = run(
@@ -239,7 +245,7 @@ def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
     )
     if version not in said:
         raise LabError(f"The command of {wheel.name} says {said.strip()}, and not {version}.")
-    return f"wheel: the command says {version}; its only package is {_PACKAGE}"
+    return f"wheel: the command says {version}; it has {' and '.join(_PACKAGES)} and nothing else"
 
 
 def start(layout: Layout, *, work: Path, further: Sequence[str] = ()) -> Iterator[str]:

@@ -188,7 +188,7 @@ def innermost_message(error: Exception) -> str:
 
 
 # Failures as tidegate.errors, with a sentence that a person can act on. Each ends with what happens
-# meanwhile: `controller_logic` does nothing about a load that it cannot see.
+# meanwhile: `tidegate_logic` does nothing about a load that it cannot see.
 
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."

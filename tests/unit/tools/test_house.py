@@ -17,7 +17,7 @@ from tools.house import Figure, Quotation
 from tools.import_graph import ImportGraph, circles, floors, import_graph
 
 ROOT = Path(__file__).parents[3]
-CORE = "operator/tidegate/controller_logic"
+CORE = "controller_logic/tidegate_logic"
 
 
 def tree(root: Path, files: Mapping[str, str]) -> Path:
@@ -354,7 +354,7 @@ def test_the_picture_has_a_box_a_folder_and_two_for_modules_beside_folders(tmp_p
     assert drawn.count('<path d="M') == 1 + sum(
         map(len, reduced(picture.imports).values())
     )  # and the tip of the arrows
-    assert "| `operator/tidegate/controller_logic/quotas/` | 1 | What Kafka has |" in block(picture)
+    assert "| `controller_logic/tidegate_logic/quotas/` | 1 | What Kafka has |" in block(picture)
 
 
 def test_the_page_keeps_what_is_around_the_picture(tmp_path: Path) -> None:

@@ -515,11 +515,12 @@ def test_packages_that_only_rollups_have_are_the_same_for_every_check() -> None:
     assert named == verify.ROLLUP_PACKAGES
 
 
-def test_a_wheel_with_a_second_package_is_not_released(tmp_path: Path) -> None:
+def test_a_wheel_with_a_third_package_is_not_released(tmp_path: Path) -> None:
     wheel, work = tmp_path / "tidegate-0.2.0-py3-none-any.whl", tmp_path / "work"
     with zipfile.ZipFile(wheel, "w") as packed:
         packed.writestr("tidegate/__init__.py", "")
+        packed.writestr("tidegate_logic/__init__.py", "")
         packed.writestr("controller_logic/__init__.py", "")
         packed.writestr("tidegate-0.2.0.dist-info/METADATA", "")
-    with pytest.raises(LabError, match="would put controller_logic, tidegate into site-packages"):
+    with pytest.raises(LabError, match="would put controller_logic, tidegate, tidegate_logic into"):
         verify.check_wheel(wheel, version="0.2.0", work=work)
