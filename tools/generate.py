@@ -23,7 +23,7 @@ from tidegate.cli import EPILOGUE, app
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.commands.simulation_plot import simulation_svg
 from tidegate.resources.crd import Schema, crd_document, object_schema
-from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
+from tidegate.resources.kinds import API_VERSION, CATEGORY, GROUP, KINDS, Kind
 from tidegate.resources.rates import PATTERN
 from tidegate.simulation.outcome import outcome_of
 from tidegate.simulation.play import play
@@ -34,11 +34,10 @@ from tools.dashboards import DASHBOARDS, dashboard_json
 # enforces.
 
 
-_LISTED_CATEGORIES = " and ".join(f"`{category}`" for category in CATEGORIES)
 _INTRODUCTION = f"""<!-- Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`. -->
 # The custom resources
 
-Group and version `{API_VERSION}`, all namespaced, categories {_LISTED_CATEGORIES} (`kubectl get tidegate`). References stay inside
+Group and version `{API_VERSION}`, all namespaced, category `{CATEGORY}` (`kubectl get {CATEGORY}`). References stay inside
 the namespace. The spec is yours: the operator never writes it, not even defaults; "if unset" names what it acts on where a field is
 left out. Defaults are not in the CRDs either: the API server would write them into your objects, GitOps tools would report items of
 lists as changed, and an upgrade could not distinguish an old default from your choice. The status is the operator's.

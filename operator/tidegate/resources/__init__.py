@@ -6,7 +6,7 @@ They depend on pydantic and the errors, not on Kafka, Kubernetes clients or the 
 
 from tidegate.resources.kinds import (
     API_VERSION,
-    CATEGORIES,
+    CATEGORY,
     GROUP,
     KINDS,
     OVERRIDE,
@@ -27,7 +27,7 @@ from tidegate.resources.kinds import (
 
 __all__ = [
     "API_VERSION",
-    "CATEGORIES",
+    "CATEGORY",
     "GROUP",
     "KINDS",
     "OVERRIDE",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidegate.resources.kinds import CATEGORIES, GROUP, VERSION, Column, Kind
+from tidegate.resources.kinds import CATEGORY, GROUP, VERSION, Column, Kind
 from tidegate.resources.schema import SchemaModel
 
 # Translation of a pydantic model's JSON schema into a structural CRD schema.
@@ -250,7 +250,7 @@ def crd_document(kind: Kind) -> dict[str, Any]:
                 "plural": kind.plural,
                 "singular": kind.kind.lower(),
                 "shortNames": [kind.short_name],
-                "categories": list(CATEGORIES),
+                "categories": [CATEGORY],
             },
             "scope": "Namespaced",
             "versions": [_version(kind)],

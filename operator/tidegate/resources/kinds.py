@@ -79,7 +79,9 @@ CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride
 GROUP = "tidegate.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
-CATEGORIES = ("kafka", "tidegate")
+# Not `kafka`: kubectl expands a category before it looks for a kind, so beside Strimzi `kubectl get
+# kafka` and `kubectl delete kafka --all` would be about our kinds and not about Strimzi's.
+CATEGORY = "tidegate"
 
 MAX_POLICY_NAME_LENGTH = 63
 

@@ -172,7 +172,7 @@ def previous_chart(tmp_path: Path) -> Path:
         / "crds"
         / f"{POLICIES.partition('.')[2]}_{POLICIES.partition('.')[0]}.yaml"
     )
-    without = template.read_text().replace("    categories:\n    - kafka\n    - tidegate\n", "")
+    without = template.read_text().replace("    categories:\n    - tidegate\n", "")
     assert without != template.read_text()
     template.write_text(without)
     return chart
@@ -212,7 +212,7 @@ def test_upgrading_and_uninstalling_keep_crds_and_policies(
     cluster_helm.run(
         "upgrade", "tidegate", str(CHART), "--namespace", "lifecycle", "--set=replicaCount=3"
     )
-    assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == '["kafka","tidegate"]'
+    assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == '["tidegate"]'
     assert field(cluster, "deployment/tidegate", ".spec.replicas", namespace="lifecycle") == "3"
     assert field(cluster, f"crd/{POLICIES}", ".metadata.uid") == crd
 

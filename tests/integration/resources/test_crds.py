@@ -215,15 +215,14 @@ def test_wide_output_shows_the_cluster_and_the_reason_after_readiness(
 
 
 @pytest.mark.usefixtures("answer")
-@pytest.mark.parametrize("category", ["tidegate", "kafka"])
-def test_a_category_lists_all_kinds(served: KubeApi, unique_name: str, category: str) -> None:
+def test_the_category_lists_all_kinds(served: KubeApi, unique_name: str) -> None:
     for document, status in (
         (policy(), POLICY_STATUS),
         (tier(), TIER_STATUS),
         (override(), OVERRIDE_STATUS),
     ):
         create(served, document, unique_name, status)
-    listed = served.kubectl("get", category, "-n", "streaming", "-o", "name").split()
+    listed = served.kubectl("get", "tidegate", "-n", "streaming", "-o", "name").split()
     assert {name.partition("/")[0] for name in listed if name.endswith(f"/{unique_name}")} == {
         "brokerbandwidthpolicy.tidegate.io",
         "businesstier.tidegate.io",
