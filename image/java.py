@@ -300,7 +300,7 @@ def _record(root: Path, record: Path, *, work: Path, python_path: Sequence[Path]
     run(argv, timeout_seconds=_START_TIMEOUT_SECONDS, environment=environment)
 
 
-LIBRARIES = ("libstdc++6",)
+LIBRARIES = ("libstdc++6", "libnss-wrapper")  # the latter gives a name to any user id
 TOOLS = ("openjdk-17-jdk-headless", "openjdk-17-jre-headless")
 MODULES = (
     "java.base",
@@ -343,6 +343,10 @@ _CUTS = (
         "Java's commands but `java`",
         (f"{JAVA_HOME}/bin/*", f"{JAVA_HOME}/lib/jrt-fs.jar"),
         but=(f"{JAVA_HOME}/bin/java",),
+    ),
+    Cut(
+        "manuals and build files of the library for names",
+        ("usr/lib/*/cmake", "usr/lib/*/pkgconfig", "usr/share/man", "usr/share/lintian"),
     ),
     Cut("the C++ library's helpers for debuggers", ("usr/share/gcc", "usr/share/gdb")),
     Cut("manuals and change logs", ("usr/share/doc/*/*",), but=("usr/share/doc/*/copyright",)),

@@ -17,10 +17,13 @@ needs no command line of ours.
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from glob import glob
 from itertools import pairwise
 
 JAVA_HOME = "usr/lib/jvm/java-17"
@@ -38,6 +41,7 @@ ARCHIVE_OPTIONS = (
     "-Xlog:cds+dynamic=off",
 )
 _ROOT = "/"
+_NAMES_LIBRARY = "usr/lib/*/libnss_wrapper.so"
 _MEMORY = "1g"  # Spark's own default
 _OPENED = (
     "java.base/java.lang",
@@ -157,10 +161,37 @@ def _remove(arguments: Sequence[str]) -> int:
     return 0
 
 
+def name_of_user(environment: Mapping[str, str], root: str = _ROOT) -> dict[str, str]:
+    """Environment that gives this process' user id a name, empty where the system has one.
+
+    Hadoop does not start for a user without a name, and a platform may choose any id (OpenShift
+    does). The name is in a passwd file of its own, which a preloaded library shows to Java.
+    """
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        pass
+    else:
+        return {}
+    libraries = glob(os.path.join(root, _NAMES_LIBRARY))
+    if not libraries:
+        return {}
+    passwd = os.path.join(tempfile.mkdtemp(prefix="tidegate-"), "passwd")
+    with open(passwd, "w") as file:
+        file.write(f"tidegate:x:{os.getuid()}:{os.getgid()}:Tidegate:/tmp:/usr/sbin/nologin\n")
+    others = environment.get("LD_PRELOAD")
+    return {
+        "LD_PRELOAD": f"{libraries[0]}:{others}" if others else libraries[0],
+        "NSS_WRAPPER_PASSWD": passwd,
+        "NSS_WRAPPER_GROUP": "/etc/group",
+    }
+
+
 def _become(command: list[str]) -> None:
+    named = name_of_user(os.environ)
     os.chdir(_ROOT)
     # Workers must agree on the hashes of strings, and Spark's script says so, too.
-    os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606 - Java is all that it becomes
+    os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": "0"} | named)  # noqa: S606 - Java is all that it becomes
 
 
 if __name__ == "__main__":

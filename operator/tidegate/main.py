@@ -216,6 +216,8 @@ def _run_kopf(operator: Operator) -> None:
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
         liveness_endpoint=endpoint,
+        # otherwise kopf asks for the login name of the user, whom the system need not know
+        identity=settings.identity,  # type: ignore[arg-type]  # kopf does not export its type
     )
 
 

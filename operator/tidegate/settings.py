@@ -3,12 +3,14 @@
 None is read from custom resources, and none belongs to one Kafka cluster.
 """
 
+import json
 import os
 import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 STANDARD_STREAM = (
     "-"  # in place of a file's path: standard output for a writer, standard input for a reader
@@ -70,6 +72,62 @@ _HOSTS_VARIABLE = "TIDEGATE_ALLOWED_HOSTS"
 _SECRETS_VARIABLE = "TIDEGATE_UNLABELLED_SECRETS"
 
 
+_USER_ID = 65532  # of the image
+
+
+def _restricted_pod() -> Mapping[str, Any]:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": _USER_ID,
+        "runAsGroup": _USER_ID,
+        "fsGroup": _USER_ID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _restricted_container() -> Mapping[str, Any]:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityContexts:
+    """`securityContext` of a rollup's Pods and of their containers, as a manifest writes them.
+
+    The defaults are Kubernetes' profile `restricted`, as the user of the image.
+    """
+
+    pod: Mapping[str, Any] = field(default_factory=_restricted_pod)
+    container: Mapping[str, Any] = field(default_factory=_restricted_container)
+
+    def environment(self) -> dict[str, str]:
+        """For a Job, whose executors have the same."""
+        return {_SECURITY_VARIABLE: json.dumps({"pod": self.pod, "container": self.container})}
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> "SecurityContexts":
+        """The contexts that `environment` made, the defaults without them.
+
+        Raises ValueError for a text that is something else.
+        """
+        if _SECURITY_VARIABLE not in environment:
+            return cls()
+        try:
+            known = json.loads(environment[_SECURITY_VARIABLE])
+            return cls(pod=dict(known["pod"]), container=dict(known["container"]))
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(
+                f"{_SECURITY_VARIABLE} is not the JSON of two security contexts"
+            ) from None
+
+
+_SECURITY_VARIABLE = "TIDEGATE_SECURITY_CONTEXTS"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupOffer:
     """The settings of rollup Jobs.
@@ -80,6 +138,7 @@ class RollupOffer:
     image: str
     service_account: str = "default"
     pull_secrets: tuple[str, ...] = ()
+    security: SecurityContexts = field(default_factory=SecurityContexts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

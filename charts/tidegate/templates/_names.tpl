@@ -61,17 +61,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{- define "tidegate.restrictedContainer" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
-{{- end }}
-
 {{- define "tidegate.auditClaim" -}}
 {{- .Values.operator.auditVolume.claim | default (printf "%s-audit" (include "tidegate.fullname" .)) }}
 {{- end }}
 
-{{- define "tidegate.restrictedPod" -}}
-runAsNonRoot: true
-seccompProfile: {type: RuntimeDefault}
+{{- /* Of a Pod without a volume that it may write: the default group of files is for such a volume alone, and a platform
+may refuse it (OpenShift does). One that you chose stays. */}}
+{{- define "tidegate.podSecurityContext" -}}
+{{- $context := deepCopy (default dict .context) }}
+{{- if and (not .writesVolume) (eq (toString $context.fsGroup) "65532") }}
+{{- $context = omit $context "fsGroup" "fsGroupChangePolicy" }}
+{{- end }}
+{{- toYaml $context }}
 {{- end }}

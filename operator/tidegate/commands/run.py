@@ -3,10 +3,10 @@
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.errors import UserActionRequired
-from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
+from tidegate.settings import LogFormat, LogLevel, RollupOffer, SecurityContexts, Settings
 from tidegate_logic.reasons import Reason
 
 # `tidegate version`: the version of the program, for bug reports and upgrade scripts.
@@ -162,6 +162,22 @@ def run(
             help="Secret to pull their image with; may be repeated.",
         ),
     ] = None,
+    rollup_pod_security_context: Annotated[
+        str | None,
+        typer.Option(
+            "--rollup-pod-security-context",
+            metavar="JSON",
+            help="securityContext of their Pods, instead of the default (user and group 65532).",
+        ),
+    ] = None,
+    rollup_security_context: Annotated[
+        str | None,
+        typer.Option(
+            "--rollup-security-context",
+            metavar="JSON",
+            help="securityContext of their containers, instead of the default.",
+        ),
+    ] = None,
     debug: options.Debug = False,
 ) -> None:
     """Run the operator until SIGTERM or Ctrl-C. It finishes the batch under way and releases its
@@ -186,7 +202,14 @@ def run(
         audit_file=audit_file,
         otlp_endpoint=otlp_endpoint,
         bounds=options.bounds_of_options(allowed_host, unlabelled_secret),
-        rollups=_rollups(rollup_image, rollup_service_account, tuple(rollup_pull_secret or ())),
+        rollups=None
+        if not rollup_image
+        else RollupOffer(
+            image=rollup_image,
+            service_account=rollup_service_account,
+            pull_secrets=tuple(rollup_pull_secret or ()),
+            security=_security(rollup_pod_security_context, rollup_security_context),
+        ),
     )
     main.run(settings)
 
@@ -212,11 +235,27 @@ def _watched(own: str, named: Sequence[str], *, everywhere: bool) -> tuple[str, 
     return () if everywhere else tuple(named) or (own,)
 
 
-def _rollups(
-    image: str | None, service_account: str, pull_secrets: tuple[str, ...]
-) -> RollupOffer | None:
-    return (
-        None
-        if not image
-        else RollupOffer(image=image, service_account=service_account, pull_secrets=pull_secrets)
-    )
+def _security(pod: str | None, container: str | None) -> SecurityContexts:
+    given = {
+        name: _object(text, option=option)
+        for name, text, option in (
+            ("pod", pod, "--rollup-pod-security-context"),
+            ("container", container, "--rollup-security-context"),
+        )
+        if text is not None
+    }
+    return SecurityContexts(**given)
+
+
+def _object(text: str, *, option: str) -> Mapping[str, Any]:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"{option} {text!r} is not a JSON object, so the operator does not start. Give a "
+            "securityContext as a Pod has it, such as '{\"runAsNonRoot\": true}'.",
+        )
+    return read

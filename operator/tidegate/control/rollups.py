@@ -60,6 +60,7 @@ def pod_of(
         ),
         mount=None if claim is None or mount_path is None else (claim, mount_path),
         pull_secrets=offer.pull_secrets,
+        security=offer.security,
         has_executors=spec.executors.instances > 0,
         login_secret=spec.storage.login_secret(policy_name),
         placement=spec.pod.placement,
@@ -75,6 +76,7 @@ def pod_of(
             # the claim whose label was looked at: the policy may be edited before the Job reads it
             "TIDEGATE_CLAIM": claim or "",
             **bounds.environment(),
+            **offer.security.environment(),
             **{name: os.environ[name] for name in (PROXY_VARIABLE,) if name in os.environ},
         },
     )

@@ -18,6 +18,7 @@ from typing import Any
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.retry import retry
+from tidegate.settings import SecurityContexts
 from tidegate_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Usage
 from tidegate_logic.rollup_schedule import Window, merged
 
@@ -181,7 +182,6 @@ def _window(start_ms: Any, end_ms: Any) -> Window:
 
 
 CONTAINER = "rollup"
-USER_ID = 65532
 EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN = 64, 65, 77
 DRIVER_PORT, BLOCK_MANAGER_PORT = 7078, 7079
 LONGEST_NAME = 57  # a Pod's name is the Job's and six characters more, and has to fit a label
@@ -213,6 +213,7 @@ class JobPod:
     deadline_seconds: int
     mount: tuple[str, str] | None = None
     pull_secrets: tuple[str, ...] = ()
+    security: SecurityContexts = field(default_factory=SecurityContexts)
     has_executors: bool = False
     login_secret: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -336,14 +337,7 @@ def _pod(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonObject:
             if pod.pull_secrets
             else {}
         ),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": dict(pod.security.pod),
         "containers": [_container(policy_key, pod, window)],
         "volumes": [{"name": "scratch", "emptyDir": scratch(pod.ephemeral_storage)}, *claims],
     }
@@ -388,11 +382,7 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
                 **space_on_node(pod.ephemeral_storage),
             },
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": dict(pod.security.container),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }

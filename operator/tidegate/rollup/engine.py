@@ -370,6 +370,7 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
         pods.placement,
         pods.annotations or {},
         pods.ephemeral_storage,
+        pod.security,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from tidegate.errors import InvalidResource
 from tidegate.kube.rollup_jobs import scratch, space_on_node
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
+from tidegate.settings import SecurityContexts
 
 # A Job's run computes the hours of its window, and again those that late samples may have changed.
 
@@ -74,6 +75,7 @@ class Pod:
     service_account: str
     pull_secrets: tuple[str, ...] = ()
     claim: str | None = None
+    security: SecurityContexts = field(default_factory=SecurityContexts)
 
     def refuse_other_claim(self, claim: str | None) -> None:
         """Raise InvalidResource where the policy names another one since the Job was made."""
@@ -101,18 +103,24 @@ def pod_of(environment: Mapping[str, str]) -> Pod | None:
             name=environment["POD_NAME"],
             namespace=environment["POD_NAMESPACE"],
             address=environment["POD_IP"],
-            memory_mib=int(environment["MEMORY_LIMIT_MIB"]),
+            memory_mib=_mebibytes(environment["MEMORY_LIMIT_MIB"]),
             image=environment.get("TIDEGATE_IMAGE", ""),
             service_account=environment.get("SERVICE_ACCOUNT", "default"),
             pull_secrets=tuple(
                 name for name in environment.get("TIDEGATE_PULL_SECRETS", "").split(",") if name
             ),
             claim=environment.get("TIDEGATE_CLAIM"),
+            security=SecurityContexts.of_environment(environment),
         )
+    except ValueError as error:
+        raise _incomplete(str(error)) from None
+
+
+def _mebibytes(text: str) -> int:
+    try:
+        return int(text)
     except ValueError:
-        raise _incomplete(
-            f"MEMORY_LIMIT_MIB is {environment['MEMORY_LIMIT_MIB']!r}, which is no whole number"
-        ) from None
+        raise ValueError(f"MEMORY_LIMIT_MIB is {text!r}, which is not a whole number") from None
 
 
 _NEEDED_VARIABLES = frozenset({"POD_NAME", "POD_NAMESPACE", "POD_IP", "MEMORY_LIMIT_MIB"})
@@ -130,7 +138,6 @@ def heap_mib(memory_mib: int) -> int:
     return max(_LEAST_HEAP_MIB, int(memory_mib * _HEAP_SHARE))
 
 
-_USER_ID = 65532
 _CONTAINER = "executor"
 _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that can be written to)
 _LONGEST_PREFIX = 36  # Spark adds up to 16 characters, and the digest takes nine
@@ -149,7 +156,7 @@ class Executors:
     """How many executors a policy asks for, and their size; `labels` are those of the Job's Pod.
 
     `environment` is what they have beside Spark's, as a manifest writes it, `placement` are fields
-    of a Pod's spec.
+    of a Pod's spec, `security` is the Job's own.
     """
 
     instances: int
@@ -162,6 +169,7 @@ class Executors:
     placement: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     ephemeral_storage: str | None = None
+    security: SecurityContexts = field(default_factory=SecurityContexts)
 
 
 def spark_settings(
@@ -221,11 +229,7 @@ def pod_template(executors: Executors) -> str:
     container = {
         "name": _CONTAINER,
         "env": list(executors.environment),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": dict(executors.security.container),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}, *mounts],
     }
@@ -235,14 +239,7 @@ def pod_template(executors: Executors) -> str:
     spec = {
         **executors.placement,
         "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER_ID,
-            "runAsGroup": _USER_ID,
-            "fsGroup": _USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": dict(executors.security.pod),
         "containers": [container],
         "volumes": [
             {"name": "scratch", "emptyDir": scratch(executors.ephemeral_storage)},

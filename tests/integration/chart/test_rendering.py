@@ -213,6 +213,92 @@ def test_each_pod_has_a_trail_of_its_own_on_the_volume_that_was_asked_for(helm: 
     assert "fsGroup:" not in without
 
 
+def pods_of(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Every Pod that the chart makes, those of Jobs as the operator would make them."""
+    pods = {
+        item["metadata"]["name"]: item["spec"]["template"]["spec"]
+        for item in found
+        if item["kind"] == "Deployment"
+    }
+    pods |= {item["metadata"]["name"]: item["spec"] for item in found if item["kind"] == "Pod"}
+    options = dict(
+        argument.partition("=")[::2] for argument in pods["tidegate"]["containers"][0]["args"]
+    )
+    if "--rollup-image" in options:
+        container = {"securityContext": json.loads(options["--rollup-security-context"])}
+        pods["rollup"] = {
+            "securityContext": json.loads(options["--rollup-pod-security-context"]),
+            "containers": [container],
+        }
+    return pods
+
+
+def refused_by_restricted_v2(pod: dict[str, Any]) -> list[str]:
+    """The fields for which OpenShift's default SCC refuses a Pod: any number is outside the
+    namespace's range, the profile is the runtime's, and no capability stays.
+    """
+    context = pod["securityContext"]
+    (container,) = (one.get("securityContext", {}) for one in pod["containers"])
+    wrong = [name for name in ("runAsUser", "fsGroup") if name in {**context, **container}]
+    if context.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        wrong.append("seccompProfile")
+    if container.get("allowPrivilegeEscalation") is not False:
+        wrong.append("allowPrivilegeEscalation")
+    if container.get("capabilities") != {"drop": ["ALL"]}:
+        wrong.append("capabilities")
+    return wrong
+
+
+EVERY_POD = {"operator": {"auditVolume": {"enabled": True}}, "rollup": {"enabled": True}}
+CONSOLE = {"console": {"enabled": True, "image": "tidegate-console:0.1.0"}}
+
+
+def test_the_values_of_the_openshift_page_leave_no_number_that_its_default_rule_refuses(
+    helm: Helm, tmp_path: Path
+) -> None:
+    page = (CHECKOUT / "docs" / "openshift.md").read_text()
+    values = tmp_path / "values.yaml"
+    values.write_text(page.partition("```\n")[2].partition("```")[0])
+    pods = pods_of(objects(rendered(helm, values, **CONSOLE)))
+    assert pods.keys() == {"tidegate", "tidegate-console", "tidegate-test", "rollup"}
+    assert not {
+        name: wrong for name, pod in pods.items() if (wrong := refused_by_restricted_v2(pod))
+    }
+    defaults = pods_of(objects(rendered(helm, **EVERY_POD, **CONSOLE)))
+    assert refused_by_restricted_v2(defaults["tidegate"]) == ["fsGroup"]
+    assert refused_by_restricted_v2(defaults["rollup"]) == ["runAsUser", "fsGroup"]
+    assert not refused_by_restricted_v2(defaults["tidegate-console"])
+
+
+@pytest.mark.parametrize("part", ["tidegate", "tidegate-console", "rollup"])
+def test_security_contexts_are_changed_field_by_field_and_null_takes_one_away(
+    helm: Helm, part: str
+) -> None:
+    changed: dict[str, Any] = {
+        "podSecurityContext": {"runAsUser": 2000, "fsGroup": 3000, "seccompProfile": None},
+        "securityContext": {"readOnlyRootFilesystem": None, "privileged": False},
+    }
+    asked: dict[str, Any] = {"rollup": {"enabled": True}, **CONSOLE}
+    if part == "tidegate":
+        asked |= changed
+    else:
+        section = part.removeprefix("tidegate-")
+        asked[section] = asked[section] | changed
+    pods = pods_of(objects(rendered(helm, **asked)))
+    context, container = pods[part]["securityContext"], pods[part]["containers"][0]
+    assert (context["runAsUser"], context["fsGroup"]) == (2000, 3000)
+    assert context["runAsNonRoot"] is True
+    assert "seccompProfile" not in context
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+    }
+    others = pods.keys() - {part} - ({"tidegate-test"} if part == "tidegate" else set())
+    for other in others:
+        assert "seccompProfile" in pods[other]["securityContext"]
+
+
 @pytest.mark.parametrize(
     ("watch", "granted", "arguments"),
     [

@@ -8,7 +8,7 @@ import re
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,16 +24,22 @@ from tests.integration.operator.installation import LEASE_NAMESPACE
 
 
 class OperatorProcess:
-    """`tidegate run` on one namespace. Tests read its log, so that they wait for events and not for
-    a time.
+    """`tidegate run` on one namespace, started by the command `under` if there is one. Tests read
+    its log, so that they wait for events and not for a time.
     """
 
     def __init__(
-        self, api: KubeApi, namespace: str, directory: Path, *, name: str = "operator"
+        self,
+        api: KubeApi,
+        namespace: str,
+        directory: Path,
+        *,
+        name: str = "operator",
+        under: Sequence[str] = (),
     ) -> None:
         self._process: Process = start(
             name,
-            operator_command(api.kubeconfig, namespace, lease_namespace=LEASE_NAMESPACE),
+            [*under, *operator_command(api.kubeconfig, namespace, lease_namespace=LEASE_NAMESPACE)],
             log_path=directory / f"{name}.log",
             # Tests start it many times; compiling its libraries anew each time would take longer
             # than all the rest.

@@ -11,7 +11,7 @@ import pytest
 from tidegate import main
 from tidegate.commands import run as module
 from tidegate.errors import Unauthorized
-from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
+from tidegate.settings import LogFormat, LogLevel, RollupOffer, SecurityContexts, Settings
 
 
 @pytest.fixture
@@ -105,6 +105,16 @@ def test_beside_a_cluster_the_namespace_of_the_leases_has_to_be_named(
             "rollups",
             RollupOffer(image="tidegate:1", service_account="usage", pull_secrets=("a", "b")),
         ),
+        (
+            ("--rollup-image", "tidegate:1", "--rollup-pod-security-context", '{"fsGroup": 1}'),
+            "rollups",
+            RollupOffer(image="tidegate:1", security=SecurityContexts(pod={"fsGroup": 1})),
+        ),
+        (
+            ("--rollup-image", "tidegate:1", "--rollup-security-context", "{}"),
+            "rollups",
+            RollupOffer(image="tidegate:1", security=SecurityContexts(container={})),
+        ),
     ],
 )
 def test_an_option_is_the_setting_of_its_name(
@@ -112,6 +122,17 @@ def test_an_option_is_the_setting_of_its_name(
 ) -> None:
     assert world.run("run", *options).code == 0
     assert getattr(started[0], field) == value
+
+
+@pytest.mark.parametrize("text", ["fsGroup: 1", "[1]", "null", ""])
+def test_a_security_context_that_is_not_an_object_starts_nothing(
+    world: Any, started: list[Settings], text: str
+) -> None:
+    refused = world.run(
+        "run", "--rollup-image", "tidegate:1", "--rollup-pod-security-context", text
+    )
+    assert (refused.code, started) == (1, [])
+    assert f"--rollup-pod-security-context {text!r} is not a JSON object" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ are left out.
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from image.spark_start import (
     SPARK_HOME,
     driver_command,
     executor_command,
+    name_of_user,
 )
 
 # --- starting -------------------------------------------------------------------------------------
@@ -46,6 +49,22 @@ def root(tmp_path: Path) -> str:
     for name in ("b-1.jar", "a-2.jar", "README"):
         (jars / name).touch()
     return str(tmp_path)
+
+
+def test_a_user_whom_no_file_names_has_a_name_for_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert name_of_user({}, str(tmp_path)) == {}  # this one has a name
+    monkeypatch.setattr(os, "getuid", lambda: 1_000_650_000)
+    assert name_of_user({}, str(tmp_path)) == {}  # an image without the library
+    library = tmp_path / "usr/lib/x86_64-linux-gnu/libnss_wrapper.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    given = name_of_user({"LD_PRELOAD": "/own.so"}, str(tmp_path))
+    assert given["LD_PRELOAD"] == f"{library}:/own.so"
+    name, _, uid, *_ = Path(given["NSS_WRAPPER_PASSWD"]).read_text().split(":")
+    assert (name, uid) == ("tidegate", "1000650000")
 
 
 def class_path_of(command: list[str]) -> list[str]:

@@ -25,6 +25,7 @@ from tidegate.rollup.job import (
     pod_template,
     spark_settings,
 )
+from tidegate.settings import SecurityContexts
 
 ENVIRONMENT = {
     "POD_NAME": "orders-rollup-1",
@@ -127,6 +128,15 @@ def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() ->
     )
 
 
+def test_executors_have_the_security_contexts_that_the_operator_gave_the_job() -> None:
+    given = SecurityContexts(pod={"runAsNonRoot": True}, container={"privileged": False})
+    pod = pod_of({**ENVIRONMENT, **given.environment()})
+    assert pod is not None
+    made = json.loads(pod_template(replace(EXECUTORS, security=pod.security)))["spec"]
+    assert made["securityContext"] == {"runAsNonRoot": True}
+    assert made["containers"][0]["securityContext"] == {"privileged": False}
+
+
 @pytest.mark.parametrize(
     ("made_for", "named_now", "refused"),
     [
@@ -157,6 +167,7 @@ def test_executors_mount_no_claim_but_that_of_their_job(
         ({"POD_IP": None}, "POD_IP"),
         ({"POD_IP": None, "POD_NAMESPACE": None}, "POD_IP, POD_NAMESPACE"),
         ({"MEMORY_LIMIT_MIB": "3Gi"}, "3Gi"),
+        ({"TIDEGATE_SECURITY_CONTEXTS": "[]"}, "TIDEGATE_SECURITY_CONTEXTS is not the JSON"),
     ],
 )
 def test_half_an_environment_is_refused(change: dict[str, str | None], named: str) -> None:
