@@ -166,11 +166,12 @@ walk-strimzi: setup ## Paste README's install block and the tutorial beside Stri
 	$(PYTHON) -m pytest e2e/walked_strimzi.py -s $(PYTEST)
 
 .PHONY: check
-check: setup ## Lint, types, import rules, generated files up to date, and the site of docs/
+check: setup ## Lint, types, import rules, budgets, generated files up to date, and the site of docs/
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --no-cache
+	$(PYTHON) -m tools.house --static
 	$(PYTHON) -m tools.generate --check
 	$(PYTHON) -m tools.argocd_health --check
 	$(PYTHON) -m tools.architecture_picture --check
@@ -220,7 +221,7 @@ bench: setup ## Measure, and write docs/benchmarks.md with this machine's descri
 	$(PYTHON) -m bench
 
 .PHONY: house
-house: setup ## Measure sizes, imports, files a value passes, times and private words against their bounds (HOUSE=--static: sources only)
+house: setup ## Measure sizes, imports, words and three costs against tools/budgets.toml (HOUSE=--static: sources only)
 	$(PYTHON) -m tools.house $(HOUSE)
 
 ##@ Release

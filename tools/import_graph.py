@@ -51,15 +51,6 @@ class ImportGraph:
         """The modules that import this one."""
         return sorted(one for one, imported in self.imports.items() if name in imported)
 
-    def below(self, *packages: str) -> "ImportGraph":
-        """The same of these packages only."""
-        kept = {
-            name: one
-            for name, one in self.modules.items()
-            if any(_is_below(name, package) for package in packages)
-        }
-        return ImportGraph(kept, {name: self.imports[name] & kept.keys() for name in kept})
-
 
 def import_graph(*folders: tuple[Path, Path]) -> ImportGraph:
     """Of all modules below some folders; each comes with the folder that its modules' names begin
@@ -102,10 +93,6 @@ def _base(module: Module, node: ast.ImportFrom) -> str:
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
-def _is_below(name: str, package: str) -> bool:
-    return name == package or name.startswith(f"{package}.")
-
-
 def circles(imports: Mapping[_Node, Collection[_Node]]) -> list[list[_Node]]:
     """Every set of nodes that all reach each other, largest first (Tarjan's algorithm; sets of one
     are no circle).
@@ -113,19 +100,6 @@ def circles(imports: Mapping[_Node, Collection[_Node]]) -> list[list[_Node]]:
     return sorted(
         (part for part in component_order(imports) if len(part) > 1), key=len, reverse=True
     )
-
-
-def floors(imports: Mapping[_Node, Collection[_Node]]) -> int:
-    """The longest chain of imports, counted in nodes; those of a circle count as a chain of all of
-    them.
-    """
-    depth: dict[_Node, int] = {}
-    for part in component_order(imports):  # what is imported comes first
-        below = max(
-            (depth[node] for one in part for node in imports[one] if node not in part), default=0
-        )
-        depth |= dict.fromkeys(part, below + len(part))
-    return max(depth.values(), default=0)
 
 
 def component_order(imports: Mapping[_Node, Collection[_Node]]) -> list[list[_Node]]:
