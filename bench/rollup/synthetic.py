@@ -24,7 +24,7 @@ from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
-from tidegate.rollup.transport.encoding import bytes_field, packed
+from tidegate.rollup.transport.encoding import packed
 
 # A real Prometheus whose history a benchmark writes: nothing is scraped, and samples lie as they
 # would after hours of scraping.
@@ -126,6 +126,15 @@ def _requests(series: Iterable[SeriesSamples]) -> Iterator[bytes]:
             parts, size = [], 0
     if parts:
         yield b"".join(parts)
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """A field of a protocol buffers' message that holds text or a message."""
+    length, size = bytearray(), len(content)
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size]) + content
 
 
 def _label_messages(labels: Mapping[str, str]) -> bytes:

@@ -1,102 +1,91 @@
-"""The encodings of remote read: protocol buffers, Snappy blocks, labels, and chunks of samples.
+"""The encodings of remote read: protocol buffers' messages, Snappy blocks, chunks of samples."""
 
-Written by hand rather than with the protobuf package: samples and chunks are cut out of the answer
-in bulk by numpy, which needs their places in it, and what remains are five messages of two or three
-fields. So the worker needs neither generated code nor a second native library.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-# Protocol buffers' wire format for remote read: a message's fields in order, without copies.
+# The messages of Prometheus' prompb/remote.proto and types.proto that a reader needs: each field
+# with its number and kind, `*` where it repeats. A sample is kept as its bytes, so that numpy can
+# read all of them at once.
 
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
-_VARINT_BYTES = 10
+_MESSAGES = {
+    "LabelMatcher": "1 type int32, 2 name string, 3 value string",
+    "Query": "1 start_ms int64, 2 end_ms int64, 3 matchers *LabelMatcher",
+    "ReadRequest": "1 queries *Query, 2 kinds *int32",
+    "Label": "1 name string, 2 value string",
+    "Sample": "1 value double, 2 time_ms int64",
+    "TimeSeries": "1 labels *Label, 2 samples *bytes, 4 histograms *bytes",
+    "QueryResult": "1 series *TimeSeries",
+    "ReadResponse": "1 results *QueryResult",
+    "WriteRequest": "1 series *TimeSeries",
+    "Chunk": "1 min_time_ms int64, 2 max_time_ms int64, 3 encoding int32, 4 data bytes",
+    "ChunkedSeries": "1 labels *Label, 2 chunks *Chunk",
+    "ChunkedReadResponse": "1 series *ChunkedSeries, 2 query int64",
+}
 
 
 class Malformed(ValueError):
     """Bytes of another kind than expected; its text completes "The answer cannot be read: ..."."""
 
 
-class Field(NamedTuple):
-    """A field: `value` is the number of a varint; other kinds lie at [start, end) of the buffer."""
+def _classes() -> dict[str, Any]:
+    proto = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="remote.proto", package="r", syntax="proto3")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field, kind in (one.split(" ") for one in fields.split(", ")):
+            described = message.field.add(name=field, number=int(number))
+            repeats, kind = kind.startswith("*"), kind.removeprefix("*")
+            described.label = proto.LABEL_REPEATED if repeats else proto.LABEL_OPTIONAL
+            if kind in _MESSAGES:
+                described.type, described.type_name = proto.TYPE_MESSAGE, f".r.{kind}"
+            else:
+                described.type = proto.Type.Value(f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"r.{name}"))
+        for name in _MESSAGES
+    }
 
-    number: int
-    wire_type: int
-    value: int
-    start: int
-    end: int
+
+_CLASSES = _classes()
+Label, Sample, TimeSeries = (_CLASSES[name] for name in ("Label", "Sample", "TimeSeries"))
+Chunk, ChunkedSeries = _CLASSES["Chunk"], _CLASSES["ChunkedSeries"]
+ReadRequest, ReadResponse = _CLASSES["ReadRequest"], _CLASSES["ReadResponse"]
+ChunkedReadResponse, WriteRequest = _CLASSES["ChunkedReadResponse"], _CLASSES["WriteRequest"]
 
 
-def read_varint(buffer: bytes, at: int, end: int) -> tuple[int, int]:
-    """The unsigned number at `at`, and its end; raises Malformed if not whole before `end`."""
+def parsed(kind: Any, content: bytes) -> Any:
+    """The message of this class in `content`; raises Malformed where it holds something else."""
+    try:
+        return kind.FromString(content)
+    except DecodeError as error:
+        raise Malformed("it is not a message of remote read") from error
+
+
+def read_varint(buffer: bytes, at: int) -> tuple[int, int]:
+    """The unsigned number at `at`, and its end; raises Malformed where it does not end."""
     value = 0
-    for position, byte in enumerate(buffer[at : min(at + _VARINT_BYTES, end)]):
+    for position, byte in enumerate(buffer[at : at + _VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
             return value, at + position + 1
     raise Malformed("a number in it does not end")
 
 
-def write_varint(value: int) -> bytes:
-    """The bytes of an integer; negative ones as protocol buffers' int64, in ten bytes."""
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    parts = bytearray()
-    while value >= 0x80:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
-
-
-def signed(value: int) -> int:
-    """A varint read as protocol buffers' int64."""
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    return value - (1 << 64) if value >> 63 else value
-
-
-def fields(buffer: bytes, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message at [start, end) in order, unknown ones too; raises Malformed."""
-    at = start
-    while at < end:
-        key, at = read_varint(buffer, at, end)
-        number, wire_type = key >> 3, key & 7
-        value, begin = 0, at
-        if wire_type == VARINT:
-            value, at = read_varint(buffer, at, end)
-        elif wire_type == BYTES:
-            length, begin = read_varint(buffer, at, end)
-            at = begin + length
-        elif wire_type in _FIXED_BYTES:
-            at += _FIXED_BYTES[wire_type]
-        else:
-            raise Malformed(f"a field in it is of the unknown kind {wire_type}")
-        if at > end or number == 0:
-            raise Malformed("a field in it does not fit into its message")
-        yield Field(number, wire_type, value, begin, at)
-
-
-def varint_field(number: int, value: int) -> bytes:
-    """A field that holds an integer."""
-    return write_varint(number << 3 | VARINT) + write_varint(value)
-
-
-def bytes_field(number: int, content: bytes) -> bytes:
-    """A field that holds text, bytes or a message."""
-    return write_varint(number << 3 | BYTES) + write_varint(len(content)) + content
-
-
 # Requests and plain answers of remote read are Snappy blocks; pyarrow has the codec.
 
 
 _CODEC = "snappy"
+_VARINT_BYTES = 10
 
 
 def packed(content: bytes) -> bytes:
@@ -107,7 +96,7 @@ def packed(content: bytes) -> bytes:
 
 def unpacked_bytes(block: bytes) -> int:
     """How long the content of a block says it is; raises Malformed where it does not say."""
-    return read_varint(block, 0, len(block))[0]
+    return read_varint(block, 0)[0]
 
 
 def unpacked(block: bytes) -> bytes:
@@ -122,53 +111,6 @@ def unpacked(block: bytes) -> bytes:
     except (pa.ArrowException, OSError) as error:
         raise Malformed("it is not packed as it should be") from error
     return content
-
-
-# Labels of a series in remote read's messages: Label { string name = 1; string value = 2 }.
-
-
-_LABEL_NAME, _LABEL_VALUE = 0x0A, 0x12
-
-
-def read_labels(buffer: bytes, places: Sequence[tuple[int, int]]) -> Mapping[str, str]:
-    """Name -> value of the labels at these places; raises Malformed where one is no UTF-8."""
-    try:
-        return dict(
-            _short_label(buffer, start, end) or _label(buffer, start, end) for start, end in places
-        )
-    except UnicodeDecodeError:
-        raise Malformed("a label in it is no UTF-8") from None
-
-
-def usual_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
-    """Name and value of the label at [start, end), None unless it is short and UTF-8."""
-    try:
-        return _short_label(buffer, start, end)
-    except UnicodeDecodeError:
-        return None
-
-
-def _short_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
-    """A name, then a value, each below 128 bytes: nearly always so, and much faster to read."""
-    if end - start < 4 or buffer[start] != _LABEL_NAME or (name_bytes := buffer[start + 1]) >= 0x80:
-        return None
-    middle = start + 2 + name_bytes
-    if (
-        middle + 2 > end
-        or buffer[middle] != _LABEL_VALUE
-        or buffer[middle + 1] != end - middle - 2
-        or end - middle - 2 >= 0x80
-    ):
-        return None
-    return buffer[start + 2 : middle].decode(), buffer[middle + 2 : end].decode()
-
-
-def _label(buffer: bytes, start: int, end: int) -> tuple[str, str]:
-    texts = {1: "", 2: ""}
-    for part in fields(buffer, start, end):
-        if part.wire_type == BYTES:
-            texts[part.number] = buffer[part.start : part.end].decode()
-    return texts[1], texts[2]
 
 
 # Prometheus' compressed chunks of float samples, decoded all at once: one numpy step for the n-th

@@ -4,13 +4,12 @@ What answers is judged by its kind and its content: some front ends answer any p
 status 200.
 """
 
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -18,26 +17,17 @@ from numpy.typing import NDArray
 
 from tidegate.errors import TidegateError
 from tidegate.rollup.samples import ReadRequest, Selection
-from tidegate.rollup.transport import exchange
+from tidegate.rollup.transport import encoding, exchange
 from tidegate.rollup.transport.encoding import (
-    BYTES,
-    FIXED64,
-    VARINT,
     ChunkPlaces,
     DecodedChunks,
-    Field,
     Malformed,
-    bytes_field,
     decode_xor_chunks,
-    fields,
     packed,
-    read_labels,
+    parsed,
     read_varint,
-    signed,
     unpacked,
     unpacked_bytes,
-    usual_label,
-    varint_field,
 )
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.series import HistoryReader, StoredSeries
@@ -60,53 +50,38 @@ def read_request(asked: Sequence[ReadRequest], *, kind: AnswerKind) -> bytes:
 
     Remote read's ranges hold both ends, ours not `end_ms`.
     """
-    queries = b"".join(bytes_field(1, _query(*one)) for one in asked)
-    return packed(queries + varint_field(2, kind))
+    request = encoding.ReadRequest(kinds=[kind])
+    for selection, start_ms, end_ms in asked:
+        query = request.queries.add(start_ms=start_ms, end_ms=end_ms - 1)
+        for operator, label, value in _matchers(selection):
+            query.matchers.add(type=operator, name=label, value=value)
+    return packed(request.SerializeToString())
 
 
-def _query(selection: Selection, start_ms: int, end_ms: int) -> bytes:
-    matchers = b"".join(bytes_field(3, matcher) for matcher in _matchers(selection))
-    return varint_field(1, start_ms) + varint_field(2, end_ms - 1) + matchers
-
-
-def _matchers(selection: Selection) -> Iterator[bytes]:
+def _matchers(selection: Selection) -> Iterator[tuple[int, str, str]]:
     if selection.metric:
-        yield _matcher(_EQUAL, "__name__", selection.metric)
-    for kind, wanted in (
+        yield _EQUAL, "__name__", selection.metric
+    for operator, wanted in (
         (_EQUAL, selection.equal),
         (_MATCHING, selection.matching),
         (_EXCLUDING, selection.excluding),
     ):
         for label, value in wanted.items():
-            yield _matcher(kind, label, value)
-
-
-def _matcher(kind: int, label: str, value: str) -> bytes:
-    return varint_field(1, kind) + bytes_field(2, label.encode()) + bytes_field(3, value.encode())
+            yield operator, label, value
 
 
 # Streamed answer of remote read: frames with length and checksum, each a message of series.
 #
 #     frame = length (varint) | CRC-32C of the message (4 bytes, big-endian) | ChunkedReadResponse
-#     ChunkedReadResponse { repeated ChunkedSeries series = 1; int64 query_index = 2 }
-#     ChunkedSeries { repeated Label labels = 1; repeated Chunk chunks = 2 }
-#     Chunk { int64 min_time_ms = 1; int64 max_time_ms = 2; Encoding type = 3; bytes data = 4 }
 #
 # A series may go on in the next frame. A faulty server writes its error as text behind the
 # frames: the checksum distinguishes it from a frame.
-#
-# Reading is most of the work where series are short. So messages are read by the lengths and keys
-# that servers write, in one loop; whatever differs is read field by field, and refused there.
 
 
 _CHECKSUM_BYTES = 4
-# keys of fields: of a message of the answer, then of a series
-_SERIES_KEY, _QUERY_KEY = 0x0A, 0x10
-_LABEL_KEY, _CHUNK_KEY = 0x0A, 0x12
 _XOR = 1
 _ENCODINGS = {0: "of no stated kind", 2: "of native histograms", 3: "of native float histograms"}
 
-Place = tuple[int, int]
 Label = tuple[str, str]
 
 
@@ -120,23 +95,16 @@ class NewerEncoding(UnknownEncoding):
 
 @dataclass(slots=True)
 class StoredChunks:
-    """Series with chunks that lie, still packed, in `answer`; a series may come in pieces."""
+    """Series with their chunks, still packed; a series may come in pieces."""
 
-    answer: bytes
     labels: list[Mapping[str, str]] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)  # of each series
-    starts: list[int] = field(default_factory=list)  # rising
-    ends: list[int] = field(default_factory=list)
-
-    @property
-    def begin(self) -> int:
-        """Where the first chunk begins: those of other queries may lie beside them."""
-        return self.starts[0] if self.starts else 0
+    data: list[bytes] = field(default_factory=list)  # of each chunk
 
     @property
     def size_bytes(self) -> int:
-        """From the first chunk to the end of the last one."""
-        return self.ends[-1] - self.begin if self.ends else 0
+        """Of all chunks."""
+        return sum(map(len, self.data))
 
 
 def read_frames(answer: bytes) -> StoredChunks:
@@ -146,9 +114,9 @@ def read_frames(answer: bytes) -> StoredChunks:
     floats, NewerEncoding for those that are not known. Whether the chunks themselves are sound is
     found out by `decoded`.
     """
-    found, seen = StoredChunks(answer), dict[bytes, Label]()
-    for _, series in _messages(answer):
-        _read_all_series(found, series, seen)
+    found, seen = StoredChunks(), dict[Label, Label]()
+    for message in _messages(answer):
+        _add(found, message.series, seen)
     return found
 
 
@@ -160,12 +128,12 @@ def read_answers(answer: bytes, queries: int) -> list[StoredChunks]:
     frame it is unknown whether the server read them. Raises what `read_frames` raises, and
     Malformed where frames are out of order.
     """
-    found, seen = list[StoredChunks](), dict[bytes, Label]()
-    for query, series in _messages(answer):
-        if not len(found) - 1 <= query < queries:
+    found, seen = list[StoredChunks](), dict[Label, Label]()
+    for message in _messages(answer):
+        if not max(len(found) - 1, 0) <= message.query < queries:
             raise Malformed("its queries are out of order")
-        found += [StoredChunks(answer) for _ in range(query + 1 - len(found))]
-        _read_all_series(found[query], series, seen)
+        found += [StoredChunks() for _ in range(message.query + 1 - len(found))]
+        _add(found[message.query], message.series, seen)
     return found
 
 
@@ -175,28 +143,17 @@ def decoded(answers: Sequence[StoredChunks]) -> list[StoredSeries]:
     Decoding takes a step for each sample of the longest chunk, whether there are three chunks or a
     thousand. So answers of few series are better decoded together with those of many.
     """
-    begins = accumulate((one.size_bytes for one in answers), initial=0)
-    shifts = [begin - one.begin for begin, one in zip(begins, answers, strict=False)]
-    places = ChunkPlaces(
-        _shifted([one.starts for one in answers], shifts),
-        _shifted([one.ends for one in answers], shifts),
-    )
-    buffer = b"".join(
-        memoryview(one.answer)[one.begin : one.begin + one.size_bytes] for one in answers
-    )
-    return list(_shares(answers, decode_xor_chunks(buffer, places)))
-
-
-def _shifted(places: Sequence[Sequence[int]], shifts: Sequence[int]) -> NDArray[np.int64]:
-    moved = (np.array(each, np.int64) + by for each, by in zip(places, shifts, strict=True))
-    return np.concatenate([np.zeros(0, np.int64), *moved])
+    data = [chunk for one in answers for chunk in one.data]
+    ends = np.fromiter(accumulate(map(len, data)), np.int64, len(data))
+    starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+    return list(_shares(answers, decode_xor_chunks(b"".join(data), ChunkPlaces(starts, ends))))
 
 
 def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator[StoredSeries]:
     """What belongs to each answer."""
     chunk = sample = 0
     for one in answers:
-        of_chunks = samples.counts[chunk : chunk + len(one.starts)]
+        of_chunks = samples.counts[chunk : chunk + len(one.data)]
         of_series = np.repeat(np.arange(len(one.labels)), one.chunks)
         counts = np.bincount(of_series, weights=of_chunks, minlength=len(one.labels)).astype(
             np.int64
@@ -206,11 +163,8 @@ def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator
         chunk, sample = chunk + len(of_chunks), own.stop
 
 
-def _messages(answer: bytes) -> Iterator[tuple[int, Sequence[Place]]]:
-    """Of each message the number of its query, and where its series lie.
-
-    All checksums are found right before the first.
-    """
+def _messages(answer: bytes) -> Iterator[Any]:
+    """Each frame's ChunkedReadResponse. All checksums are found right before the first."""
     begins, starts, ends, cut = _frames(answer)
     for begin, start, end in zip(begins, starts, ends, strict=True):
         sent = int.from_bytes(answer[start - _CHECKSUM_BYTES : start], "big")
@@ -219,7 +173,7 @@ def _messages(answer: bytes) -> Iterator[tuple[int, Sequence[Place]]]:
     if cut is not None:
         raise Malformed(f"its last frame is not whole{_text(answer[cut:])}")
     for start, end in zip(starts, ends, strict=True):
-        yield _usual_message(answer, start, end) or _message(answer, start, end)
+        yield parsed(encoding.ChunkedReadResponse, answer[start:end])
 
 
 def _frames(answer: bytes) -> tuple[list[int], list[int], list[int], int | None]:
@@ -229,7 +183,7 @@ def _frames(answer: bytes) -> tuple[list[int], list[int], list[int], int | None]
     ends: list[int] = []
     at = 0
     while at < len(answer):
-        length, begin = read_varint(answer, at, len(answer))
+        length, begin = read_varint(answer, at)
         start = begin + _CHECKSUM_BYTES
         if start + length > len(answer):
             return begins, starts, ends, at
@@ -240,159 +194,38 @@ def _frames(answer: bytes) -> tuple[list[int], list[int], list[int], int | None]
     return begins, starts, ends, None
 
 
-def _usual_message(answer: bytes, start: int, end: int) -> tuple[int, Sequence[Place]] | None:
-    """A message of one series with a number below 128, or without one as those of query 0 are."""
-    if start == end or answer[start] != _SERIES_KEY:
-        return None
-    length, begin = read_varint(answer, start + 1, end)
-    stop = begin + length
-    if stop == end:
-        return 0, [(begin, stop)]
-    if stop + 2 == end and answer[stop] == _QUERY_KEY and answer[stop + 1] < 0x80:
-        return answer[stop + 1], [(begin, stop)]
-    return None
-
-
-def _message(answer: bytes, start: int, end: int) -> tuple[int, Sequence[Place]]:
-    query, series = 0, list[Place]()
-    for part in fields(answer, start, end):
-        if part.number == 1 and part.wire_type == BYTES:
-            series.append((part.start, part.end))
-        elif part.number == 2 and part.wire_type == VARINT:
-            query = part.value
-    return query, series
-
-
 def _text(rest: bytes) -> str:
     """What stands in place of a frame, if it is text."""
     said = rest[:200].decode("ascii", "replace").strip()
     return f'; it reads "{said}"' if said.isprintable() and "\ufffd" not in said else ""
 
 
-def _read_all_series(
-    found: StoredChunks, places: Sequence[Place], seen: dict[bytes, Label]
-) -> None:
-    for start, end in places:
-        if not _read_usual_series(found, start, end, seen=seen):
-            _read_series(found, start, end)
+def _add(found: StoredChunks, series: Sequence[Any], seen: dict[Label, Label]) -> None:
+    """Most labels repeat from series to series: `seen` has those that were read, for sharing."""
+    for one in series:
+        labels = ((label.name, label.value) for label in one.labels)
+        found.labels.append(dict(seen.setdefault(label, label) for label in labels))
+        found.chunks.append(len(one.chunks))
+        for chunk in one.chunks:
+            if chunk.encoding != _XOR:
+                _refuse(chunk.encoding)
+            found.data.append(chunk.data)
 
 
-def _read_usual_series(
-    found: StoredChunks, start: int, end: int, *, seen: dict[bytes, Label]
-) -> bool:
-    """Read a series of nothing but labels and chunks, each below 16 KiB; False for any other.
-
-    Most labels repeat from series to series: `seen` has those that were read, by their bytes.
-    """
-    answer = found.answer
-    labels: list[Label] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    at = start
-    while at + 2 < end:
-        # a key of one byte, a length of one or two
-        key, size, begin = answer[at], answer[at + 1], at + 2
-        if size >= 0x80:
-            high = answer[begin]
-            size, begin = size & 0x7F | high << 7, begin + 1
-            if high >= 0x80:
-                return False
-        at = begin + size
-        if at > end:
-            return False
-        if key == _LABEL_KEY:
-            content = answer[begin:at]
-            label = seen.get(content)
-            if label is None:
-                label = usual_label(answer, begin, at)
-                if label is None:
-                    return False
-                seen[content] = label
-            labels.append(label)
-        elif key == _CHUNK_KEY and (place := _usual_data(answer, begin, at)):
-            starts.append(place[0])
-            ends.append(place[1])
-        else:
-            return False
-    if at != end:
-        return False
-    found.labels.append(dict(labels))
-    found.chunks.append(len(starts))
-    found.starts += starts
-    found.ends += ends
-    return True
+def _refuse(kind: int) -> NoReturn:
+    if kind in _ENCODINGS:
+        raise UnknownEncoding(_ENCODINGS[kind])
+    raise NewerEncoding(f"of the unknown kind {kind}")
 
 
-def _read_series(found: StoredChunks, start: int, end: int) -> None:
-    answer = found.answer
-    labels: list[Place] = []
-    chunks = 0
-    for part in fields(answer, start, end):
-        if part.number == 1 and part.wire_type == BYTES:
-            labels.append((part.start, part.end))
-        elif part.number == 2 and part.wire_type == BYTES:
-            begin, stop = _usual_data(answer, part.start, part.end) or _data(
-                answer, part.start, part.end
-            )
-            found.starts.append(begin)
-            found.ends.append(stop)
-            chunks += 1
-    found.labels.append(read_labels(answer, labels))
-    found.chunks.append(chunks)
-
-
-def _usual_data(answer: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109.
-
-    Nearly all are; this is most of the work of reading an answer. None for another layout.
-    """
-    # 08 <time> 10 <time> 18 01 22 <length, up to two bytes>
-    if (
-        end - start < 19
-        or answer[start] != 0x08
-        or answer[start + 7] != 0x10
-        or answer[start + 14 : start + 17] != b"\x18\x01\x22"
-    ):
-        return None
-    begin, length = start + 18, answer[start + 17]
-    if length >= 0x80:
-        begin, length = begin + 1, length & 0x7F | answer[start + 18] << 7
-    # were it another layout that only looks like this one, its length would not fit
-    return (begin, end) if begin + length == end else None
-
-
-def _data(answer: bytes, start: int, end: int) -> tuple[int, int]:
-    encoding, place = 0, (end, end)
-    for part in fields(answer, start, end):
-        if part.number == 3:
-            encoding = part.value
-        elif part.number == 4 and part.wire_type == BYTES:
-            place = part.start, part.end
-    if encoding != _XOR:
-        if encoding in _ENCODINGS:
-            raise UnknownEncoding(_ENCODINGS[encoding])
-        raise NewerEncoding(f"of the unknown kind {encoding}")
-    return place
-
-
-# The plain answer of remote read: a message of series with samples, cut out in bulk where samples
-# have their usual length.
+# The plain answer of remote read: a message of series with samples.
 #
-#     ReadResponse { repeated QueryResult results = 1 }
-#     QueryResult { repeated TimeSeries timeseries = 1 }
-#     TimeSeries { repeated Label labels = 1; repeated Sample samples = 2;
-#                  repeated Histogram histograms = 4 }
-#     Sample { double value = 1; int64 timestamp = 2 }
-#
-# A sample is 18 bytes, `12 10 09 <value> 10 <time>`, as long as its time has six bytes (1971 to
-# 2109). A value of zero is left out, which makes it `12 07 10 <time>`: idle clients have many of
-# them. Series with other samples are read field by field.
+# A sample is 16 bytes, `09 <value> 10 <time>`, as long as its time has six bytes (1971 to 2109);
+# then numpy reads all of a series at once. A value of zero is left out, which makes it `10 <time>`:
+# idle clients have many of them. Other samples are read one by one.
 
 
-_USUAL_BYTES, _USUAL_LENGTH, _ZERO_LENGTH = 18, 16, 7
-_LABELS, _SAMPLES, _HISTOGRAMS = 1, 2, 4
-_SAMPLE_KEY = 0x12
-_double = struct.Struct("<d").unpack_from
+_USUAL_BYTES, _ZERO_BYTES = 16, 7
 
 Times = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -402,94 +235,44 @@ class Histograms(ValueError):
     """A series of native histograms, which have no single value."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """`samples` is the part of its message that holds nothing but samples."""
-
-    labels: Mapping[str, str]
-    samples: tuple[int, int]
-
-
 def read_samples(answer: bytes) -> StoredSeries:
     """All series of an unpacked answer; raises Malformed, or Histograms for native ones."""
-    series = list(_series(answer))
-    parts = [_samples(answer, *one.samples) for one in series]
-    counts = np.array([len(times) for times, _ in parts], np.int64)
-    times_ms = np.concatenate([np.zeros(0, np.int64), *(times for times, _ in parts)])
+    response = parsed(encoding.ReadResponse, answer)
+    series = [one for result in response.results for one in result.series]
+    if any(one.histograms for one in series):
+        raise Histograms("native histograms")
+    parts = [_usual_samples(one.samples) or _any_samples(one.samples) for one in series]
     return StoredSeries(
-        [one.labels for one in series],
-        counts,
-        times_ms,
+        [{label.name: label.value for label in one.labels} for one in series],
+        np.array([len(times) for times, _ in parts], np.int64),
+        np.concatenate([np.zeros(0, np.int64), *(times for times, _ in parts)]),
         np.concatenate([np.zeros(0), *(values for _, values in parts)]),
     )
 
 
-def _series(answer: bytes) -> Iterator[_Series]:
-    for result in fields(answer, 0, len(answer)):
-        if result.number != 1 or result.wire_type != BYTES:
-            continue
-        for series in fields(answer, result.start, result.end):
-            if series.number == 1 and series.wire_type == BYTES:
-                yield _one_series(answer, series.start, series.end)
-
-
-def _one_series(answer: bytes, start: int, end: int) -> _Series:
-    labels: list[tuple[int, int]] = []
-    at = start
-    for part in fields(answer, start, end):
-        if part.number == _LABELS and part.wire_type == BYTES:
-            labels.append((part.start, part.end))
-        elif part.number == _SAMPLES:
-            break  # nothing but samples from here on, as servers write it; `_walked` makes sure
-        elif part.number == _HISTOGRAMS:
-            raise Histograms("native histograms")
-        at = part.end
-    return _Series(read_labels(answer, labels), (at, end))
-
-
-def _samples(answer: bytes, start: int, end: int) -> tuple[Times, Values]:
-    usual = _sliced(answer, start, end) if (end - start) % _USUAL_BYTES == 0 else None
-    return usual or _stepped(answer, start, end) or _walked(answer, start, end)
-
-
-def _sliced(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
-    """The samples when all of them have the usual length; None when one has not."""
-    rows = np.frombuffer(answer, np.uint8, end - start, start).reshape(-1, _USUAL_BYTES)
-    time_bytes = rows[:, 12:]
-    if not (
-        (rows[:, :3] == (_SAMPLE_KEY, _USUAL_LENGTH, 9)).all()
-        and (rows[:, 11] == 0x10).all()
-        and _six_bytes(time_bytes)
-    ):
-        return None
-    return _times_ms(time_bytes), _doubles(rows[:, 3:11])
-
-
-def _stepped(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
+def _usual_samples(samples: Sequence[bytes]) -> tuple[Times, Values] | None:
     """The samples if each has the usual length or only lacks its value; None if one differs."""
-    places, at = [], start
-    while at + 1 < end:
-        places.append(at)
-        at += 2 + answer[at + 1]
-    if at != end:
+    lengths = np.fromiter(map(len, samples), np.int64, len(samples))
+    zero = lengths == _ZERO_BYTES
+    if not (zero | (lengths == _USUAL_BYTES)).all():
         return None
-    data, begin = np.frombuffer(answer, np.uint8), np.array(places, np.int64)
-    zero = data[begin + 1] == _ZERO_LENGTH
-    time_at = begin + np.where(zero, 3, 12)
-    if time_at.max(initial=0) + 6 > end or not (
-        (data[begin] == _SAMPLE_KEY).all() and (data[time_at - 1] == 0x10).all()
-    ):
+    filled = b"".join(one if len(one) == _USUAL_BYTES else _NO_VALUE + one for one in samples)
+    rows = np.frombuffer(filled, np.uint8).reshape(-1, _USUAL_BYTES)
+    time_bytes = rows[:, 10:]
+    if not ((rows[:, 0] == 9).all() and (rows[:, 9] == 0x10).all() and _six_bytes(time_bytes)):
         return None
-    full, time_bytes = begin[~zero], data[time_at[:, None] + np.arange(6)]
-    if not (
-        (data[full + 1] == _USUAL_LENGTH).all()
-        and (data[full + 2] == 9).all()
-        and _six_bytes(time_bytes)
-    ):
-        return None
-    values = np.zeros(len(begin))
-    values[~zero] = _doubles(data[full[:, None] + np.arange(3, 11)])
-    return _times_ms(time_bytes), values
+    return _times_ms(time_bytes), _doubles(rows[:, 1:9])
+
+
+_NO_VALUE = bytes([9]) + bytes(8)
+
+
+def _any_samples(samples: Sequence[bytes]) -> tuple[Times, Values]:
+    found = [parsed(encoding.Sample, one) for one in samples]
+    return (
+        np.array([one.time_ms for one in found], np.int64),
+        np.array([one.value for one in found], np.float64),
+    )
 
 
 def _six_bytes(time_bytes: NDArray[np.uint8]) -> bool:
@@ -505,31 +288,6 @@ def _times_ms(time_bytes: NDArray[np.uint8]) -> Times:
 
 def _doubles(value_bytes: NDArray[np.uint8]) -> Values:
     return np.ascontiguousarray(value_bytes).view("<f8").reshape(-1).astype(np.float64)
-
-
-def _walked(answer: bytes, start: int, end: int) -> tuple[Times, Values]:
-    times_ms: list[int] = []
-    values: list[float] = []
-    for part in fields(answer, start, end):
-        if part.number == _HISTOGRAMS:
-            raise Histograms("native histograms")
-        if part.number == _SAMPLES and part.wire_type == BYTES:
-            time_ms, value = _sample(answer, part)
-            times_ms.append(time_ms)
-            values.append(value)
-        elif part.number == _LABELS:
-            raise Malformed("a series in it has labels behind its samples")
-    return np.array(times_ms, np.int64), np.array(values, np.float64)
-
-
-def _sample(answer: bytes, sample: Field) -> tuple[int, float]:
-    time_ms, value = 0, 0.0
-    for part in fields(answer, sample.start, sample.end):
-        if part.number == 1 and part.wire_type == FIXED64:
-            (value,) = _double(answer, part.start)
-        elif part.number == 2:
-            time_ms = signed(part.value)
-    return time_ms, value
 
 
 _PATH = "/api/v1/read"

@@ -9,10 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import google_crc32c
 
-from tidegate.rollup.transport.encoding import bytes_field, packed, varint_field, write_varint
+from tidegate.rollup.transport.encoding import packed
 
 Samples = Sequence[tuple[int, float]]
 XOR, HISTOGRAM = 1, 2
+
+
+def write_varint(value: int) -> bytes:
+    """The bytes of an integer; negative ones as protocol buffers' int64, in ten bytes."""
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """A field that holds an integer."""
+    return write_varint(number << 3) + write_varint(value)
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """A field that holds text, bytes or a message."""
+    return write_varint(number << 3 | 2) + write_varint(len(content)) + content
 
 
 class _Bits:

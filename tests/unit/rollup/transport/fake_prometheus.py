@@ -19,7 +19,7 @@ from tests.unit.rollup.transport.chunk_writer import (
     time_series,
 )
 from tests.unit.rollup.transport.posting import STREAMED, PostRequest
-from tidegate.rollup.transport.encoding import BYTES, fields, unpacked
+from tidegate.rollup.transport.encoding import ReadRequest, parsed, unpacked
 
 _LOOKBACK_MS = 300_000
 
@@ -28,23 +28,14 @@ Samples = Sequence[tuple[int, float]]
 
 def ranges_of(request: PostRequest) -> list[tuple[int, int]]:
     """What the queries of a question by remote read are about: milliseconds, both ends within."""
-    message = unpacked(request.body)
-    found = []
-    for query in fields(message, 0, len(message)):
-        if query.wire_type == BYTES:
-            start_ms, end_ms = (
-                part.value
-                for part in fields(message, query.start, query.end)
-                if part.wire_type != BYTES
-            )
-            found.append((start_ms, end_ms))
-    return found
+    queries = parsed(ReadRequest, unpacked(request.body)).queries
+    return [(query.start_ms, query.end_ms) for query in queries]
 
 
 def kind_of(request: PostRequest) -> int:
     """1 = it asks for chunks, 0 = for samples."""
-    message = unpacked(request.body)
-    return [part.value for part in fields(message, 0, len(message))][-1]
+    (kind,) = parsed(ReadRequest, unpacked(request.body)).kinds
+    return int(kind)
 
 
 @dataclass(frozen=True)

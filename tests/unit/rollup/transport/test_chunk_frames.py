@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -10,15 +11,16 @@ from hypothesis import strategies as st
 
 from tests.unit.rollup.transport.chunk_writer import (
     HISTOGRAM,
+    bytes_field,
     chunked_series,
     damaged_series,
     frame,
     framed,
     labels_bytes,
+    varint_field,
 )
 from tests.unit.rollup.transport.histories import Samples, bits, samples
-from tidegate.rollup.transport import remote_read
-from tidegate.rollup.transport.encoding import Malformed, bytes_field, varint_field
+from tidegate.rollup.transport.encoding import Malformed
 from tidegate.rollup.transport.remote_read import (
     UnknownEncoding,
     decoded,
@@ -117,33 +119,16 @@ def edited(message: bytes, changes: list[tuple[int, str, bytes]]) -> bytes:
     return message
 
 
-def outcome(message: bytes) -> object:
-    """What is in the message, or why it is refused."""
-    try:
-        one = read_frames(framed(message))
-        return [
-            list(one.labels),
-            one.chunks,
-            one.starts,
-            one.ends,
-            len(read_answers(framed(message), 3)),
-        ]
-    except ValueError as error:
-        return type(error), str(error)
-
-
 @settings(max_examples=400)
 @given(st.lists(series_bytes, max_size=2), st.integers(0, 3), edits)
-def test_reading_in_one_loop_is_reading_field_by_field(
+def test_whatever_is_in_a_frame_is_read_or_refused_in_words(
     series: list[bytes], query: int, changes: list[tuple[int, str, bytes]]
 ) -> None:
     message = b"".join(bytes_field(1, one) for one in series) + varint_field(2, query)
-    broken = edited(message, changes)
-    fast = outcome(broken)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote_read, "_usual_message", lambda *_: None)
-        patch.setattr(remote_read, "_read_usual_series", lambda *_, **__: False)
-        assert fast == outcome(broken)
+    broken = framed(edited(message, changes))
+    for question in (read_frames, lambda answer: read_answers(answer, 3)):
+        with contextlib.suppress(Malformed, UnknownEncoding):  # anything else is a traceback
+            question(broken)
 
 
 def test_a_damaged_chunk_in_one_of_several_answers_is_noticed() -> None:
@@ -203,6 +188,6 @@ def test_an_error_in_words_behind_the_frames_is_shown() -> None:
         )
 
 
-def test_a_label_that_is_no_text_is_refused() -> None:
-    with pytest.raises(Malformed, match="no UTF-8"):
+def test_a_label_that_is_not_text_is_refused() -> None:
+    with pytest.raises(Malformed, match="not a message"):
         read_frames(frame(bytes_field(1, bytes_field(1, b"a") + bytes_field(2, b"\xff"))))

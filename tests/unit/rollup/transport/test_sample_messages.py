@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.unit.rollup.transport.chunk_writer import sample_bytes, samples_answer, time_series
+from tests.unit.rollup.transport.chunk_writer import (
+    bytes_field,
+    sample_bytes,
+    samples_answer,
+    time_series,
+    varint_field,
+)
 from tests.unit.rollup.transport.histories import BASE_MS, Samples, samples
-from tidegate.rollup.transport.encoding import Malformed, bytes_field, unpacked, varint_field
+from tidegate.rollup.transport.encoding import Malformed, unpacked
 from tidegate.rollup.transport.remote_read import Histograms, read_samples
 from tidegate.rollup.transport.series import StoredSeries
 
