@@ -492,6 +492,13 @@ class Reason(StrEnum):
             "meter them, or its exporter lacks the rules."
         ),
     )
+    CLIENTS_NOT_NAMED = (
+        "ClientsNotNamed",
+        (
+            "Series of clients whose labels do not hold the user and client id as Kafka spells "
+            "them, mostly by the order of the exporter's rules; they are not used."
+        ),
+    )
     METERING_WITHHELD = (
         "MeteringWithheld",
         (

@@ -20,20 +20,21 @@ from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication
+from tidegate_logic.model import Entity
 from tidegate_logic.reasons import Reason
 
 
 def examine_cluster(
     around: CommandContext, source: PolicySource, access: AccessOptions
-) -> Generator[Finding, None, tuple[frozenset[int], bool]]:
-    """Findings about ZooKeeper and the brokers; returns the live brokers, and whether any entity of
-    the tiers has a quota in Kafka.
+) -> Generator[Finding, None, tuple[frozenset[int], frozenset[Entity]]]:
+    """Findings about ZooKeeper and the brokers; returns the live brokers, and the entities of the
+    tiers that have a quota in Kafka.
     """
     try:
         with opened_cluster(around, source, access) as cluster:
-            facts, any_quota, told = yield from _quota_store(source, cluster)
+            facts, metered, told = yield from _quota_store(source, cluster)
             brokers = yield from _brokers(source, cluster, facts, told)
-            return brokers, any_quota
+            return brokers, metered
     except TidegateError as error:  # no Secret, or one without the key that is named
         yield problem(
             "secrets",
@@ -42,12 +43,12 @@ def examine_cluster(
             f"ZooKeeper and the brokers cannot be logged in to. {QUOTAS_STAY}",
             "Correct the Secret, or the fields of spec.kafka that name it.",
         )
-        return frozenset(), False
+        return frozenset(), frozenset()
 
 
 def _quota_store(
     source: PolicySource, cluster: KafkaCluster
-) -> Generator[Finding, None, tuple[ClusterFacts | None, bool, str]]:
+) -> Generator[Finding, None, tuple[ClusterFacts | None, frozenset[Entity], str]]:
     """Returns also what it told as the error of a store that cannot be asked, "" = none."""
     kafka, address = source.kafka, cluster.address
     if kafka.zookeeper is None:
@@ -73,7 +74,7 @@ def _quota_store(
             f"Quotas can be neither read nor written. {QUOTAS_STAY}",
             f"Check {fields}.",
         )
-        return None, False, error.message
+        return None, frozenset(), error.message
     yield ok(check, f"{asked} {address} {answer} {login}: cluster {facts.cluster_id}.")
     for reason, words in objections(facts, expected_cluster(source.declared, cluster)):
         yield problem(
@@ -101,12 +102,12 @@ def _quota_store(
             f"Quotas of the tiers' members cannot be read. {QUOTAS_STAY}",
             cure,
         )
-        return facts, False, ""
+        return facts, frozenset(), ""
     if isinstance(cluster.store, AdminQuotaStore):
         yield from _changes(cluster.store, cure)
-    with_quota = sum(bool(stored.values) for stored in quotas.values())
-    yield ok("quotas", f"{with_quota} of {len(quotas)} declared users and clients have a quota.")
-    return facts, with_quota > 0, ""
+    metered = frozenset(entity for entity, stored in quotas.items() if stored.values)
+    yield ok("quotas", f"{len(metered)} of {len(quotas)} declared users and clients have a quota.")
+    return facts, metered, ""
 
 
 def _changes(store: AdminQuotaStore, cure: str) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from tidegate.errors import TidegateError
 from tidegate.prometheus.probe import Found
 from tidegate.prometheus.queries import identity_of
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
-from tidegate_logic.model import Readings
+from tidegate_logic.model import Entity, Readings
 from tidegate_logic.reasons import Reason
 
 RULES = "examples/metrics/jmx-exporter-rules.yaml"
@@ -45,7 +45,7 @@ _OPTIONAL = ("fetch_throttle", "produce_throttle")
 _EXPORTERS = {
     Preset.NODE_EXPORTER: "node_exporter on every broker's machine",
     Preset.CADVISOR: "the kubelets' /metrics/cadvisor",
-    Preset.JMX_EXPORTER: f"the brokers' JMX exporter, with the rules of {RULES}",
+    Preset.JMX_EXPORTER: f"the brokers' exporter, with the rules of {RULES} or Strimzi's reporter",
     Preset.CUSTOM: "what your own query names",
 }
 
@@ -56,9 +56,9 @@ def examine_metrics(
     credentials: Path | None,
     *,
     brokers: frozenset[int],
-    any_quota: bool,
+    metered: frozenset[Entity],
 ) -> Iterator[Finding]:
-    """Findings about the policy's Prometheus. `any_quota` = some client is metered by a quota.
+    """Findings about the policy's Prometheus. `metered` are the members that have a quota.
 
     `brokers` are the live ones; empty = not known, and then no broker can be missed.
     """
@@ -102,12 +102,13 @@ def examine_metrics(
         return
     lacking = [one for one in found if not one.brokers & brokers]
     for one in found:
-        yield from _series(settings, one, brokers, any_quota=any_quota)
+        yield from _series(settings, one, brokers, any_quota=bool(metered))
     yield from _not_asked({one.name for one in found})
     with closing(around.open_reader(settings)) as reader:
         readings = reader.read(brokers)
     yield from _strangers(found, brokers)
     yield from _problems(readings, {one.name for one in lacking})
+    yield from _absent_kinds(metered, {entity for entity, _, _ in readings.clients})
 
 
 def _no_prometheus(error: TidegateError) -> Finding:
@@ -187,9 +188,9 @@ def _missing(settings: MetricsSettings, found: Found, *, any_quota: bool) -> Fin
             "spec.metrics.preset; examples/metrics/ has both.",
         )
     scraped = (
-        f"it does scrape a JMX exporter ({found.related}), whose rules lack them"
+        f"its series of these brokers are others, such as {found.related}"
         if found.related
-        else "it has no series of a JMX exporter of these brokers at all"
+        else "it has no series of an exporter of these brokers at all"
     )
     if found.name not in _NICS and found.related and not any_quota:
         return warning(
@@ -209,7 +210,24 @@ def _missing(settings: MetricsSettings, found: Found, *, any_quota: bool) -> Fin
         reason,
         f"Prometheus has no series with {what}: {scraped}.{idle}",
         so_what,
-        f"Give the brokers' JMX exporter the rules of {RULES}, and have Prometheus scrape it.",
+        _how_to_have(found.name),
+    )
+
+
+_FIELDS = {
+    "egress": "egress",
+    "ingress": "ingress",
+    "fetch_rate": "userFetch",
+    "produce_rate": "userProduce",
+}
+
+
+def _how_to_have(name: str) -> str:
+    """The ways to a series, of which some exporters leave only the last."""
+    own = f"; or name the series that you have in spec.metrics.queries.{_FIELDS.get(name)}"
+    return (
+        f"Give the brokers' JMX exporter the rules of {RULES}, or Strimzi's reporter an allowList "
+        f"with kafka_server.*, and have Prometheus scrape it{own if name in _FIELDS else ''}."
     )
 
 
@@ -238,6 +256,11 @@ def _unlabelled(settings: MetricsSettings, found: Found, so_what: str) -> Findin
 
 # --- whose series they are ------------------------------------------------------------------------
 
+_ORDER_RULES = (
+    f"Order the JMX exporter's rules as {RULES} does: the one for user and client id first. Where "
+    "they cannot be changed, name series with both labels in spec.metrics.queries (userFetch, "
+    "userProduce)."
+)
 _MIXED = "Set spec.metrics.matchers to labels that only this cluster's series have."
 
 
@@ -274,6 +297,8 @@ def _problems(readings: Readings, lacking: Collection[str]) -> Iterator[Finding]
                 "in one Prometheus, or two replicas of it, look like this.",
                 _MIXED,
             )
+        elif one.reason is Reason.CLIENTS_NOT_NAMED:
+            yield problem("series", one.reason, one.message, _NOT_ATTRIBUTED, _ORDER_RULES)
         elif one.reason is Reason.CLIENTS_NOT_METERED and one.broker is not None:
             yield warning(
                 "series", one.reason, one.message, _NOT_ATTRIBUTED, "Look at that exporter."
@@ -288,3 +313,33 @@ def _problems(readings: Readings, lacking: Collection[str]) -> Iterator[Finding]
             )
     if not seen:
         yield ok("readings", "A reading as the operator makes it has no gap.")
+
+
+def _absent_kinds(metered: frozenset[Entity], seen: Collection[Entity]) -> Iterator[Finding]:
+    """Kinds of members of which no series tells, while there are some of another kind.
+
+    An exporter needs a rule for each kind, and nothing shows what it leaves out.
+    """
+    if not seen:
+        return
+    known = {_kind(entity) for entity in seen}
+    absent: dict[str, list[str]] = {}
+    for entity in sorted(metered, key=lambda one: one.sort_key):
+        if _kind(entity) not in known:
+            absent.setdefault(_kind(entity), []).append(str(entity))
+    for kind, names in absent.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield warning(
+            "series",
+            Reason.CLIENTS_NOT_METERED,
+            f"No series names {kind} alone, as {', '.join(names[:3])}{more} would have, while "
+            "there are some of other clients. Clients that were idle for an hour have none.",
+            f"{_NOT_ATTRIBUTED} This holds for those.",
+            f"Unless they were idle, add the rule for {kind} of {RULES} to the exporter's.",
+        )
+
+
+def _kind(entity: Entity) -> str:
+    if entity.user is None:
+        return "a client id"
+    return "a user" if entity.client_id is None else "a user with a client id"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote_to_bytes
 
+from tidegate.prometheus.exporters import RESOURCES, has_names_in_the_metric, lacks_resource
 from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, without_broker
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
@@ -26,10 +27,16 @@ from tidegate_logic.value import value
 # user is encoded by Kafka's `Sanitizer` (every byte but `A-Z a-z 0-9 - _ .` as `%XX`). The client
 # id is as it is, in JMX's quotes where it has characters that JMX uses itself. Default entities do
 # not occur: a client under a default quota has a bucket, and tags, of its own.
+#
+# The JMX exporter takes the first rule that matches. Where that is not the most particular one, its
+# `(.+)` takes the next tag, too: `resource="Produce, user=bob"`, `user="bob, client-id=app"`. No
+# encoded user has a comma or a blank, so these texts have one meaning.
 
 
 _JMX_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _JMX_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_CLIENT_ID = "client-id="
+_OTHER_TAG = f", {_CLIENT_ID}"
 
 
 class EntityNames(dict[tuple[str, str], Entity | None]):
@@ -46,19 +53,44 @@ class EntityNames(dict[tuple[str, str], Entity | None]):
 def entity_of(labels: Mapping[str, str], names: EntityNames) -> Entity | None:
     """The entity of a series by its labels; `names` are those of the same reading.
 
-    The client id is `client_id` (this project's rules), `clientId` (the exporter's example) or
-    `clientid` (all names lowered).
+    The client id is `client_id` (this project's rules), `clientId` (the exporter's example),
+    `clientID` or `clientid` (all names lowered).
 
-    None where the labels name neither user nor client id, or a user that Kafka's Sanitizer would
-    not have spelled so.
+    None where the labels name neither user nor client id, a user that Kafka's Sanitizer would not
+    have spelled so, or another resource than fetching and producing.
     """
     get = labels.get
     # written out for speed: it is asked 100,000 times a reading
-    client = get("client_id") or get("clientId") or get("clientid") or ""
-    return names[get("user", ""), client]
+    client = get("client_id") or get("clientId") or get("clientid") or get("clientID") or ""
+    resource = get("resource", "")
+    if resource in RESOURCES:
+        return names[get("user", ""), client]
+    tags = _tags(labels, resource, get("user", ""), client)
+    return None if tags is None else names[tags]
+
+
+def _tags(
+    labels: Mapping[str, str], resource: str, user: str, client: str
+) -> tuple[str, str] | None:
+    """The tags of a series whose label `resource` does not just hold its resource; None = unknown.
+
+    Queries of one's own may give series with any label of that name, but not with Kafka's tags.
+    """
+    kind, comma, tags = resource.partition(", ")
+    metric = labels.get("__name__", "")
+    if not comma or kind not in RESOURCES:
+        is_unsure = lacks_resource(metric) or has_names_in_the_metric(metric)
+        return None if is_unsure else (user, client)
+    if tags.startswith("user=") and not user:
+        return tags.removeprefix("user="), client
+    if tags.startswith(_CLIENT_ID) and not client:
+        return user, tags.removeprefix(_CLIENT_ID)
+    return None
 
 
 def _entity(user_tag: str, client_tag: str) -> Entity | None:
+    if not client_tag:
+        user_tag, _, client_tag = user_tag.partition(_OTHER_TAG)
     user = _user(user_tag) if user_tag else None
     client = _client_id(client_tag) if client_tag else None
     if (user_tag and not user) or not (user or client):
@@ -82,6 +114,28 @@ def _client_id(tag: str) -> str | None:
         return tag
     return _JMX_ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], tag[1:-1]) or None
 
+
+def without_client(series: Series, what: str, broker: int | None) -> SeriesProblem:
+    """The problem of a series of the query for `what` of which `entity_of` makes nothing."""
+    metric = series.labels.get("__name__", "")
+    cause = f"the query for {what} gave a series that does not name its client"
+    if has_names_in_the_metric(metric):
+        cause = f"{cause} in labels, because the exporter's rules have put it into the metric"
+    elif lacks_resource(metric):
+        resource = series.labels.get("resource", "")
+        kind = resource.partition(", ")[0]
+        if kind not in RESOURCES:
+            cause = f"{cause}, because its resource is {kind!r} and not Fetch or Produce"
+        elif kind != resource:
+            cause = f"{cause}, because its resource is {resource!r}, by the order of the rules"
+    return SeriesProblem(Reason.CLIENTS_NOT_NAMED, cause, str(series), broker, NAME_CLIENTS)
+
+
+NAME_CLIENTS = (
+    "The labels user and client_id must hold Kafka's tags as the brokers spell them: order the "
+    "JMX exporter's rules as in examples/metrics/jmx-exporter-rules.yaml, the most particular "
+    "first, or name other series in spec.metrics.queries."
+)
 
 Who = tuple[Entity, int]  # on which broker
 
@@ -113,9 +167,7 @@ class ReadClient:
         if broker is None:
             return without_broker(series, self._what)
         if entity is None:
-            hint = "The labels user and client_id must hold Kafka's tags as the brokers spell them."
-            what = f"the query for {self._what} gave a series that does not name its client"
-            return SeriesProblem(Reason.METRICS_AMBIGUOUS, what, str(series), broker, hint)
+            return without_client(series, self._what, broker)
         at_seconds, amount = samples[-1]
         if self._nan_is_zero and math.isnan(amount):
             amount = 0.0

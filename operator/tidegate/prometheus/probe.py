@@ -27,7 +27,17 @@ Item = TypeVar("Item")
 
 _EXAMPLES = 3
 _QUESTION_SECONDS = 5.0
-# what every JMX exporter shows of itself, and what any rules for Kafka begin with
+# What may be meant by another name comes first, then what every exporter of Kafka shows.
+_BYTES = ("(?i:kafka_.*bytes_?{way}.*)",)
+_CLIENTS = ("(?i:kafka_.*{way}.*(byte_?rate|throttle).*)", "(?i:kafka_.*quota.*)")
+_NEAR = {
+    "egress": [one.format(way="out") for one in _BYTES],
+    "ingress": [one.format(way="in") for one in _BYTES],
+    "fetch_rate": [one.format(way="fetch") for one in _CLIENTS],
+    "produce_rate": [one.format(way="produce") for one in _CLIENTS],
+    "fetch_throttle": [one.format(way="fetch") for one in _CLIENTS],
+    "produce_throttle": [one.format(way="produce") for one in _CLIENTS],
+}
 _EXPORTER = ("jmx_exporter_build_info", "jmx_scrape_duration_seconds", "kafka_.*")
 
 
@@ -105,10 +115,12 @@ class Probe:
             elsewhere = self._examples(queries_of(anywhere, any_broker=True), found.name)
             if elsewhere:
                 return replace(found, elsewhere=str(elsewhere[0]))
-        related = self._some(
-            narrowed(selector(matches("__name__", *_EXPORTER)), matchers_of(self._settings))
-        )
-        return replace(found, related=str(related[0]) if related else "")
+        for names in (_NEAR[found.name], _EXPORTER):
+            near = selector(matches("__name__", *names))
+            related = self._some(narrowed(near, matchers_of(self._settings)))
+            if related:
+                return replace(found, related=str(related[0]))
+        return found
 
     def _examples(self, queries: Queries, name: str) -> list[Series]:
         query = getattr(queries, name)

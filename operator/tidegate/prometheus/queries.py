@@ -9,9 +9,8 @@
 Counters of the broker are a poor man's NIC: they lack the overhead of protocols and the traffic of
 other processes.
 
-Rates of clients and throttle times come from the JMX exporter with all three. Its rules are users'
-own, so the names of three well-known sets are asked for: this project's
-(`lab/kafka_files/jmx_rules.yml`), the exporter's example for Kafka, and Confluent's.
+Rates of clients and throttle times come from the brokers' exporter with all three. Its rules are
+users' own, so the names of every well-known set are asked for (`exporters`).
 """
 
 import math
@@ -21,6 +20,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 
+from tidegate.prometheus.exporters import (
+    CLIENTS,
+    REPLICATION,
+    byte_counters,
+    other_resources,
+    quota_metrics,
+    quota_metrics_with_names,
+)
 from tidegate.prometheus.settings import (
     BrokerInstances,
     BrokerLabel,
@@ -234,15 +241,6 @@ _WITHOUT_CABLE = (
 )
 _ZOOKEEPER_PODS = ".+-zookeeper-[0-9]+"  # Strimzi's, beside <cluster>-kafka-0
 
-_RATE_SETS = "kafka_quota_byte_rate", "kafka_server_quota_byte_rate"
-_THROTTLE_SETS = "kafka_quota_throttle_time", "kafka_server_quota_throttle_time"
-_TRAFFIC_SETS = (
-    "kafka_broker_{0}",
-    "kafka_broker_replication{0}",
-    "kafka_server_brokertopicmetrics_{0}",
-    "kafka_server_brokertopicmetrics_replication{0}",
-)
-
 
 def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
     """How series name their broker: as declared, else by the label that fits the preset.
@@ -254,16 +252,19 @@ def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
     )
 
 
-def queries_of(settings: MetricsSettings, *, any_broker: bool = False) -> Queries:
+def queries_of(
+    settings: MetricsSettings, *, any_broker: bool = False, unnamed: bool = False
+) -> Queries:
     """The queries to ask, each narrowed to the settings' matchers.
 
     They are the declared ones, and the preset's where nothing is declared; with `any_broker` the
-    preset's also match series that do not name their broker.
+    preset's also match series that do not name their broker, with `unnamed` those in whose metric's
+    name the client has gone, so that people learn of them.
     """
     brokers = "" if any_broker else broker_matcher(identity_of(settings))
     asked = {
         name: narrowed(query, matchers_of(settings))
-        for name, query in _chosen(settings, brokers).items()
+        for name, query in _chosen(settings, brokers, unnamed=unnamed).items()
     }
     return Queries(**asked)
 
@@ -273,11 +274,11 @@ def matchers_of(settings: MetricsSettings) -> list[str]:
     return [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
 
 
-def _chosen(settings: MetricsSettings, brokers: str) -> dict[str, str]:
+def _chosen(settings: MetricsSettings, brokers: str, *, unnamed: bool) -> dict[str, str]:
     declared = _given(settings.queries)
     if settings.preset is Preset.CUSTOM:
         return declared
-    return _given(_clients(brokers)) | _nics(settings.preset, brokers) | declared
+    return _given(_clients(brokers, unnamed=unnamed)) | _nics(settings.preset, brokers) | declared
 
 
 def _given(queries: Queries) -> dict[str, str]:
@@ -304,14 +305,9 @@ def _nics(preset: Preset, brokers: str) -> dict[str, str]:
                 "ingress": selector(ingress, devices, pods, brokers),
             }
         case Preset.JMX_EXPORTER:
-            all_topics = is_equal("topic", "")
-            sent, received = (
-                matches("__name__", *(name.format(f"bytes{way}_total") for name in _TRAFFIC_SETS))
-                for way in ("out", "in")
-            )
             return {
-                "egress": selector(sent, all_topics, brokers),
-                "ingress": selector(received, all_topics, brokers),
+                "egress": broker_bytes("out", CLIENTS, REPLICATION, brokers=brokers),
+                "ingress": broker_bytes("in", CLIENTS, REPLICATION, brokers=brokers),
             }
         case _:
             devices = matches_none("device", _WITHOUT_CABLE)
@@ -325,31 +321,28 @@ def _nics(preset: Preset, brokers: str) -> dict[str, str]:
             }
 
 
-def _clients(brokers: str) -> Queries:
-    def rate(resource: str) -> str:
-        return _quota_metric(
-            *_RATE_SETS,
-            f"kafka_server_{resource.lower()}_byte_rate",
-            resource=resource,
-            brokers=brokers,
-        )
+def broker_bytes(way: str, *kinds: str, brokers: str) -> str:
+    """Select a broker's counters of bytes, without those of single topics.
 
-    def throttle(resource: str) -> str:
-        return _quota_metric(
-            *_THROTTLE_SETS,
-            f"kafka_server_{resource.lower()}_throttle_time",
-            resource=resource,
-            brokers=brokers,
-        )
-
-    return Queries(
-        fetch_rate=rate("Fetch"),
-        produce_rate=rate("Produce"),
-        fetch_throttle=throttle("Fetch"),
-        produce_throttle=throttle("Produce"),
+    `way` is `out` or `in`, `kinds` are CLIENTS and REPLICATION of `exporters`.
+    """
+    names, beans = byte_counters(way, *kinds)
+    return selector(
+        matches("__name__", *names), is_equal("topic", ""), matches("name", beans), brokers
     )
 
 
-def _quota_metric(*names: str, resource: str, brokers: str) -> str:
-    # Confluent's set has the resource in the metric's name and no such label
-    return selector(matches("__name__", *names), matches("resource", resource, ""), brokers)
+def _clients(brokers: str, *, unnamed: bool) -> Queries:
+    def quota_metric(resource: str, metric: str) -> str:
+        names = quota_metrics(resource, metric)
+        if unnamed:
+            names += (quota_metrics_with_names(resource, metric),)
+        others = matches_none("resource", other_resources(resource))
+        return selector(matches("__name__", *names), others, brokers)
+
+    return Queries(
+        fetch_rate=quota_metric("Fetch", "byte_rate"),
+        produce_rate=quota_metric("Produce", "byte_rate"),
+        fetch_throttle=quota_metric("Fetch", "throttle_time"),
+        produce_throttle=quota_metric("Produce", "throttle_time"),
+    )

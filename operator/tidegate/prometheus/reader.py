@@ -196,7 +196,7 @@ class PrometheusReader:
         self._monotonic = monotonic
         self._client = PrometheusClient(settings.server, monotonic=monotonic)
         self._names = EntityNames()
-        self._queries = queries_of(settings)
+        self._queries = queries_of(settings, unnamed=True)
         self._broker_of = broker_of(identity_of(settings))
         self._groups = Groups(identity_of(settings))
         self._clients: Clients = {}  # of the last reading

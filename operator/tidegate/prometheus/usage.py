@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.prometheus.client import PrometheusClient, TooLarge, TooSlow
-from tidegate.prometheus.kafka_clients import EntityNames, entity_of
+from tidegate.prometheus.kafka_clients import EntityNames, entity_of, without_client
 from tidegate.prometheus.nics import without_broker
 from tidegate.prometheus.queries import (
     BrokerOf,
@@ -239,9 +239,7 @@ class _ReadRow:
         if broker is None:
             return without_broker(series, self._what)
         if entity is None:
-            what = f"the query for {self._what} gave a series that does not name its client"
-            hint = "The labels user and client_id must hold Kafka's tags as the brokers spell them."
-            return SeriesProblem(Reason.METRICS_AMBIGUOUS, what, str(series), broker, hint)
+            return without_client(series, self._what, broker)
         period = self._reading.period
         is_wanted = self._reading.wanted(entity)
         windows, rates = array("l"), array("d")

@@ -5,14 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.errors import InvalidResource
+from tidegate.prometheus.exporters import CLIENTS, REPLICATION
 from tidegate.prometheus.queries import (
+    broker_bytes,
     broker_matcher,
     broker_of,
     identity_of,
     is_equal,
     literally,
     matchers_of,
-    matches,
     queries_of,
     selector,
 )
@@ -42,15 +43,6 @@ from tidegate.rollup.transport.readers import open_reader
 # the same series. Only tables need the brokers' own counters of clients' and replicas' bytes.
 
 
-# This project's rules, the JMX exporter's example for Kafka, Strimzi's reporter.
-_CLIENT_BYTES = (
-    "kafka_broker_bytes{way}_total",
-    "kafka_server_brokertopicmetrics_bytes{way}_total",
-    "kafka_server_brokertopicmetrics_bytes{way}persec_total",
-)
-_REPLICATION_BYTES = tuple(
-    name.replace("bytes{way}", "replicationbytes{way}") for name in _CLIENT_BYTES
-)
 # Of the brokers' exporters: it tells a restart from a count that fell for another reason.
 _PROCESS_START = "process_start_time_seconds"
 _WAY = {"fetch": "out", "produce": "in"}
@@ -101,8 +93,8 @@ def _direction(
 ) -> DirectionSelections:
     return DirectionSelections(
         nics=_selection(nics),
-        client_bytes=_counters(_CLIENT_BYTES, direction, brokers=brokers),
-        replication_bytes=_counters(_REPLICATION_BYTES, direction, brokers=brokers),
+        client_bytes=selection_of(broker_bytes(_WAY[direction], CLIENTS, brokers=brokers)),
+        replication_bytes=selection_of(broker_bytes(_WAY[direction], REPLICATION, brokers=brokers)),
         rates=_selection(rates),
         throttle_times=_selection(throttle_times),
         starts=selection_of(selector(is_equal("__name__", _PROCESS_START), brokers)),
@@ -111,12 +103,6 @@ def _direction(
 
 def _selection(query: str | None) -> Selection | None:
     return None if query is None else selection_of(query)
-
-
-def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> Selection:
-    """The broker's total; series of single topics count the same bytes once more."""
-    metric = matches("__name__", *(name.format(way=_WAY[direction]) for name in names))
-    return selection_of(selector(metric, is_equal("topic", ""), brokers))
 
 
 # Plain values that travel to workers: the run once, then one broker's windows at a time.

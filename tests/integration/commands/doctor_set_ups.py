@@ -199,8 +199,9 @@ class DoctorOnSetUps:
             report = setup.doctor()
         assert report.problems() == {("series", "ClientsNotMetered")}
         fetch, produce = report.of("series")
-        assert "whose rules lack them" in fetch["what"]
+        assert "are others, such as kafka_broker_" in fetch["what"]
         assert "examples/metrics/jmx-exporter-rules.yaml" in produce["toDo"]
+        assert "spec.metrics.queries.userProduce" in produce["toDo"]
 
     def test_a_wrong_label_is_named_with_the_one_that_has_the_ids(self, setup: Setup) -> None:
         setup.apply(metrics={"brokerIdentity": {"label": "node"}})

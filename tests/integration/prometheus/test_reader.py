@@ -414,7 +414,7 @@ def test_a_rate_that_is_no_amount_is_unknown_and_reported(read: Read, case: str)
 def test_a_series_that_names_no_client_is_left_out_and_reported(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch(case))
     assert readings.clients == {}
-    assert Reason.METRICS_AMBIGUOUS in {problem.reason for problem in readings.problems}
+    assert Reason.CLIENTS_NOT_NAMED in {problem.reason for problem in readings.problems}
 
 
 def test_a_client_with_two_series_is_unknown_there_and_known_elsewhere(read: Read) -> None:

@@ -17,7 +17,7 @@ from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.prometheus.probe import Found
-from tidegate_logic.model import ReadingProblem, Readings
+from tidegate_logic.model import ClientRate, Direction, Entity, QuotaKey, ReadingProblem, Readings
 from tidegate_logic.reasons import Reason
 
 ROOT = Path(__file__).parents[3]
@@ -106,6 +106,13 @@ def _without_quotas(world: Any) -> None:
         _lacks(name, related='kafka_broker_bytesin_total{broker="1"}')(world)
 
 
+def _only_client_ids(world: Any) -> None:
+    world.store.put(Entity("alice"), {QuotaKey.CONSUMER_BYTE_RATE: "5"})
+    rate = ClientRate(world.now, 5.0)
+    clients = {(Entity(client_id="solo"), 1, Direction.EGRESS): rate}
+    world.readings = lambda: Readings(world.now, 15.0, {}, clients)
+
+
 CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
     "no kinds": (
         lambda world: setattr(world, "served", frozenset({"businesstiers"})),
@@ -163,6 +170,26 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
     "no exporter": (
         _lacks("fetch_rate"),
         {("problem", "series", "ClientsNotMetered")},
+    ),
+    "names of another exporter": (
+        _lacks("egress", related='kafka_server_bytesout{broker="1"}'),
+        {("problem", "series", "MetricsMissing")},
+    ),
+    "clients without a name": (
+        lambda world: setattr(
+            world,
+            "readings",
+            lambda: Readings(
+                world.now,
+                15.0,
+                problems=(ReadingProblem(Reason.CLIENTS_NOT_NAMED, "Broker 1: no name.", 1),),
+            ),
+        ),
+        {("problem", "series", "ClientsNotNamed")},
+    ),
+    "no rule for users": (
+        _only_client_ids,
+        {("warning", "series", "ClientsNotMetered")},
     ),
     "brokers of another cluster": (
         _lacks("egress", count=4, brokers=BROKERS | {7}),

@@ -117,13 +117,19 @@ def test_a_client_whose_samples_are_ahead_of_our_clock_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    "series",
-    [gauge((990, 1.0), broker=""), gauge((990, 1.0), user=""), gauge((990, 1.0), user="a b")],
+    ("series", "reason"),
+    [
+        (gauge((990, 1.0), broker=""), Reason.METRICS_AMBIGUOUS),
+        (gauge((990, 1.0), user=""), Reason.CLIENTS_NOT_NAMED),
+        (gauge((990, 1.0), user="a b"), Reason.CLIENTS_NOT_NAMED),
+    ],
 )
-def test_a_series_without_broker_or_client_is_left_out_and_named(series: Series) -> None:
+def test_a_series_without_broker_or_client_is_left_out_and_named(
+    series: Series, reason: Reason
+) -> None:
     newest, (problem,) = read(series)
     assert newest == {}
-    assert problem.reason is Reason.METRICS_AMBIGUOUS
+    assert problem.reason is reason
     assert "bob" in problem.message or 'broker="1"' in problem.message
 
 
@@ -166,9 +172,61 @@ def test_a_client_id_is_as_it_is_and_loses_jmxs_quotes(tag: str, client_id: str)
     assert entity_of({"client_id": tag}, EntityNames()) == Entity(client_id=client_id)
 
 
-@pytest.mark.parametrize("label", ["client_id", "clientId", "clientid"])
+@pytest.mark.parametrize("label", ["client_id", "clientId", "clientid", "clientID"])
 def test_each_well_known_spelling_of_the_label_is_read(label: str) -> None:
     assert entity_of({"user": "bob", label: "app"}, EntityNames()) == Entity("bob", "app")
+
+
+# as the JMX exporter 1.x shows them with the rules in each order; see test_rule_orders.py
+@pytest.mark.parametrize(
+    ("labels", "entity"),
+    [
+        ({"resource": "Produce, user=bob", "clientId": "app"}, Entity("bob", "app")),
+        ({"resource": "Produce, user=a%20b", "clientId": '"x, 1"'}, Entity("a b", "x, 1")),
+        ({"resource": "Fetch", "user": "bob, client-id=app"}, Entity("bob", "app")),
+        ({"resource": "Fetch", "user": 'bob, client-id="a, b=c"'}, Entity("bob", "a, b=c")),
+        (
+            {"resource": "Fetch", "user": "bob, client-id=x, client-id=y"},
+            Entity("bob", "x, client-id=y"),
+        ),
+        ({"resource": "Fetch, user=bob"}, Entity("bob")),
+        ({"resource": "Fetch, client-id=solo"}, Entity(client_id="solo")),
+        ({"resource": "Fetch, client-id=user=bob"}, Entity(client_id="user=bob")),
+        ({"resource": "Fetch, user=bob, client-id=app"}, Entity("bob", "app")),
+        ({"resource": 'Fetch, user=bob, client-id="x, 1"'}, Entity("bob", "x, 1")),
+        ({"__name__": "kafka_server_Fetch_byte_rate", "user": "bob"}, Entity("bob")),
+        ({"__name__": "mine", "resource": "eu-west", "user": "bob"}, Entity("bob")),
+    ],
+)
+def test_tags_that_a_rule_took_for_a_part_of_another_are_read(
+    labels: dict[str, str], entity: Entity
+) -> None:
+    assert entity_of(labels, EntityNames()) == entity
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"resource": "Fetch, user=bob", "user": "alice"},
+        {"resource": "Fetch, client-id=x", "client_id": "y"},
+        {"resource": "Fetch, a=b", "user": "bob"},
+        {"resource": "Fetch", "user": "bob, client-id=x", "client_id": "y"},
+        {"resource": "Fetch, user=a b"},
+        {"resource": "Fetch, user=a, b", "client_id": "x"},
+        {"__name__": "kafka_quota_byte_rate", "user": "bob"},
+        {"__name__": "kafka_server_quota_byte_rate", "user": "bob", "resource": "produce"},
+        {"__name__": "kafka_server_produce_user_bob_byte_rate", "client_id": "app"},
+        {"__name__": "kafka_server_Fetch_client_id_solo_byte_rate"},
+    ],
+)
+def test_what_may_be_of_another_client_or_resource_is_named_and_not_guessed(
+    labels: dict[str, str], golden: Callable[[str], None]
+) -> None:
+    assert entity_of(labels, EntityNames()) is None
+    newest, (problem,) = read(Series({"broker": "1", **labels}, ((990, 1.0),)))
+    assert newest == {}
+    assert (problem.reason, problem.broker) == (Reason.CLIENTS_NOT_NAMED, 1)
+    golden(problem.message)
 
 
 def test_a_tag_that_is_empty_is_no_part_of_the_entity() -> None:

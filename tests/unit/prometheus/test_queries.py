@@ -5,6 +5,7 @@ that a series names.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 import pytest
@@ -31,6 +32,7 @@ from tidegate.prometheus.settings import (
     PrometheusServer,
     Queries,
 )
+from tidegate.rollup.samples import selection_of
 
 # --- presets --------------------------------------------------------------------------------------
 # Each preset asks for the metrics of its exporter, leaves out NICs that count bytes twice, and
@@ -203,6 +205,119 @@ def test_series_name_their_broker_by_a_label_and_cadvisors_by_the_pod() -> None:
     assert identity_of(
         MetricsSettings(SERVER, Preset.CADVISOR, brokers=BrokerLabel("id"))
     ) == BrokerLabel("id")
+
+
+def series_match(query: str | None, labels: Mapping[str, str]) -> bool:
+    """Whether Prometheus would find a series with these labels."""
+    found = selection_of(query or "")
+    assert not found.metric
+    return (
+        all(labels.get(name, "") == value for name, value in found.equal.items())
+        and all(re.fullmatch(one, labels.get(name, "")) for name, one in found.matching.items())
+        and not any(
+            re.fullmatch(one, labels.get(name, "")) for name, one in found.excluding.items()
+        )
+    )
+
+
+# the first counts clients, the second replicas; as real exporters show them
+BROKER_BYTES = [
+    ("kafka_broker_bytesout_total", "kafka_broker_replicationbytesout_total", {}),
+    (
+        "kafka_server_brokertopicmetrics_bytesout_total",
+        "kafka_server_brokertopicmetrics_replicationbytesout_total",
+        {},
+    ),
+    (
+        "kafka_server_BrokerTopicMetrics_BytesOut_total",
+        "kafka_server_BrokerTopicMetrics_ReplicationBytesOut_total",
+        {},
+    ),
+    (
+        "kafka_server_brokertopicmetrics_bytesoutpersec_total",
+        "kafka_server_brokertopicmetrics_replicationbytesoutpersec_total",
+        {},
+    ),
+    *(
+        (metric, metric, {"name": "BytesOutPerSec"})
+        for metric in (
+            "kafka_server_brokertopicmetrics_count",
+            "kafka_server_BrokerTopicMetrics_Count",
+            "kafka_server_BrokerTopicMetrics_count",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("clients", "replicas", "more"), BROKER_BYTES)
+def test_the_brokers_own_bytes_are_found_by_the_names_of_each_exporter(
+    clients: str, replicas: str, more: Mapping[str, str]
+) -> None:
+    found = queries(Preset.JMX_EXPORTER)
+    moved = {"name": f"Replication{more['name']}"} if more else {}
+    for metric, labels in ((clients, more), (replicas, moved)):
+        series = {"__name__": metric, "broker": "1", **labels}
+        assert series_match(found.egress, series)
+        assert not series_match(found.egress, {**series, "topic": "orders"})
+        assert not series_match(found.ingress, series)
+        into = {
+            name: value.replace("out", "in").replace("Out", "In") for name, value in series.items()
+        }
+        assert series_match(found.ingress, into)
+        if not more:  # a label that people give to their targets
+            assert series_match(found.egress, {**series, "name": "broker-1"})
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["BytesInPerSec", "MessagesInPerSec", "ReassignmentBytesOutPerSec", "BytesRejectedPerSec"],
+)
+def test_other_meters_of_an_exporter_without_rules_are_not_bytes_of_the_nic(other: str) -> None:
+    series = {"__name__": "kafka_server_brokertopicmetrics_count", "broker": "1", "name": other}
+    assert not series_match(queries(Preset.JMX_EXPORTER).egress, series)
+
+
+@pytest.mark.parametrize(
+    ("labels", "ways"),
+    [
+        ({"__name__": "kafka_quota_{}", "resource": "Fetch"}, "fetch"),
+        ({"__name__": "kafka_server_quota_{}", "resource": "Produce"}, "produce"),
+        ({"__name__": "kafka_server_quota_{}", "resource": "Produce, user=bob"}, "produce"),
+        ({"__name__": "kafka_server_fetch_{}"}, "fetch"),
+        ({"__name__": "kafka_server_Produce_{}"}, "produce"),
+        # of these a reading says that they name no client
+        ({"__name__": "kafka_server_quota_{}", "resource": "produce"}, "fetch produce"),
+        ({"__name__": "kafka_server_quota_{}"}, "fetch produce"),
+        ({"__name__": "kafka_quota_{}", "resource": "Request, user=bob"}, ""),
+        ({"__name__": "kafka_quota_{}", "resource": "ControllerMutation"}, ""),
+        ({"__name__": "kafka_server_quota_{}", "resource": "LeaderReplication"}, ""),
+        ({"__name__": "kafka_server_request_{}"}, ""),
+    ],
+)
+def test_clients_are_found_by_the_names_of_each_exporter(labels: dict[str, str], ways: str) -> None:
+    found = queries(Preset.CADVISOR, brokers=BrokerLabel("broker"))
+    for metric, fetch, produce in (
+        ("byte_rate", found.fetch_rate, found.produce_rate),
+        ("throttle_time", found.fetch_throttle, found.produce_throttle),
+    ):
+        series = {**labels, "__name__": labels["__name__"].format(metric), "broker": "1"}
+        assert series_match(fetch, series) is ("fetch" in ways)
+        assert series_match(produce, series) is ("produce" in ways)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ["kafka_server_produce_user_bob_client_id_app_1_byte_rate", "kafka_server_Produce_a_byte_rate"],
+)
+def test_only_a_reading_asks_for_series_whose_client_went_into_the_metrics_name(
+    metric: str,
+) -> None:
+    settings = MetricsSettings(SERVER, Preset.JMX_EXPORTER)
+    series = {"__name__": metric, "broker": "1"}
+    # a function such as avg_over_time would take the names away, and leave the same series twice
+    assert not series_match(queries_of(settings).produce_rate, series)
+    assert series_match(queries_of(settings, unnamed=True).produce_rate, series)
+    assert not series_match(queries_of(settings, unnamed=True).fetch_rate, series)
 
 
 def test_zookeepers_pods_are_not_taken_for_brokers() -> None:

@@ -332,4 +332,4 @@ def test_a_direction_without_a_query_and_series_without_a_client_are_said(
     reading = read(
         history, period=Period.before(NOW, DAY), queries=replace(QUERIES, produce_rate=None)
     )
-    assert set(reasons(reading)) == {Reason.METRICS_NOT_WATCHED, Reason.METRICS_AMBIGUOUS}
+    assert set(reasons(reading)) == {Reason.METRICS_NOT_WATCHED, Reason.CLIENTS_NOT_NAMED}

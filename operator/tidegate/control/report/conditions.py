@@ -129,6 +129,7 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
         for problem in readings.problems
         if problem.reason not in _OF_CLIENTS and _matters(problem, limited)
     ]
+    problems.sort(key=lambda problem: problem.reason is Reason.CLIENTS_NOT_NAMED)  # no NIC's cause
     if unknown:
         return _not_fresh(problems, unknown)
     if problems:
