@@ -34,6 +34,7 @@ from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.replication.decide import replication_decide_figures
 from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
+from bench.replication.producing import producing_figures
 from bench.replication.recovery import FULL_BEHIND, recovery_figures
 from bench.replication.seed import SIZE as SEED_SIZE
 from bench.replication.seed import seed_figures
@@ -54,6 +55,7 @@ from bench.throttling.reaction import far_over_rarely_read, short_bursts, slight
 from bench.throttling.special import backlog, thirty
 from bench.throttling.strides import strides
 from lab.kafka import KafkaLab
+from lab.kraft import KraftLab
 from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
 
@@ -233,6 +235,8 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "replication-follow-quarter": lambda: follow_figures(FULL_NIC // 4, FULL_BYTES // 10),
         "replication-recovery": lambda: recovery_figures(FULL_NIC, FULL_BEHIND),
         "replication-recovery-quarter": lambda: recovery_figures(FULL_NIC // 4, FULL_BEHIND // 4),
+        "replication-producing": lambda: producing_figures(KafkaLab, "Kafka 3.9.2"),
+        "replication-producing-kraft": lambda: producing_figures(KraftLab, "Kafka 4.3.1"),
         "replication-seed": seed_figures,
         "replication-seed-quarter": lambda: seed_figures(SEED_SIZE // 4),
     },

@@ -32,7 +32,7 @@ from bench.replication.parts import (
 from bench.results import Figure
 from lab.episodes import Business, Clients, fill_topic, running_clients
 from lab.java import start_java
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab
 from lab.packages import kafka_jars
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
@@ -153,7 +153,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
     ]
 
 
-def fill(kafka: KafkaLab, topic: str, total_bytes: int) -> None:
+def fill(kafka: BrokersLab, topic: str, total_bytes: int) -> None:
     """Put so much into the topic, spread over its partitions, a quarter of a minute at a time."""
     left = total_bytes
     while left > 0:
@@ -169,7 +169,7 @@ class _Move:
     `seconds` is where what each second had is kept, for whoever asks why L0 lost.
     """
 
-    kafka: KafkaLab
+    kafka: BrokersLab
     view: Replication
     on: OnKubernetes
     clients: Clients
@@ -234,7 +234,7 @@ class _Move:
 
 
 def reassign_by_tool(
-    kafka: KafkaLab,
+    kafka: BrokersLab,
     topic: str,
     partitions: Sequence[int],
     replicas: Sequence[int],

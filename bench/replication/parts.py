@@ -17,7 +17,8 @@ from kubernetes.client import ApiException
 
 from bench.control.world import CRDS, NAMESPACE, OnKubernetes, on_kubernetes, policy
 from lab.errors import LabError
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab, KafkaLab
+from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.rates import ByteSeries, Sample
@@ -35,7 +36,9 @@ SERVER = {"log.retention.bytes": "-1", "log.segment.bytes": str(256 * MIB)}
 
 
 @contextmanager
-def operator_beside(kafkas: Sequence[KafkaLab], log: Path | None = None) -> Iterator[OnKubernetes]:
+def operator_beside(
+    kafkas: Sequence[BrokersLab], log: Path | None = None
+) -> Iterator[OnKubernetes]:
     """A Kubernetes API and an operator for policies of these clusters."""
     with ExitStack() as stack:
         kube = stack.enter_context(KubeApi())
@@ -45,9 +48,13 @@ def operator_beside(kafkas: Sequence[KafkaLab], log: Path | None = None) -> Iter
 
 
 @contextmanager
-def brokers_with_nics(nic_bytes_per_second: int, users: Sequence[str] = ()) -> Iterator[KafkaLab]:
-    """Three brokers whose NICs send no faster than this."""
-    with KafkaLab(brokers=3, namespaces=True, users=users, server_properties=SERVER) as kafka:
+def brokers_with_nics(
+    nic_bytes_per_second: int,
+    users: Sequence[str] = (),
+    lab: type[KafkaLab] | type[KraftLab] = KafkaLab,
+) -> Iterator[BrokersLab]:
+    """Three brokers whose NICs send no faster than this; `lab` says of which Kafka."""
+    with lab(brokers=3, namespaces=True, users=users, server_properties=SERVER) as kafka:
         for broker in kafka.brokers:
             if broker.plan.namespace is not None:
                 kafka.bridge.limit_egress(broker.plan.namespace, nic_bytes_per_second)
@@ -55,7 +62,7 @@ def brokers_with_nics(nic_bytes_per_second: int, users: Sequence[str] = ()) -> I
 
 
 def replication_policy(
-    kafka: KafkaLab, name: str, replication: Mapping[str, Any], **spec: Any
+    kafka: BrokersLab, name: str, replication: Mapping[str, Any], **spec: Any
 ) -> dict[str, Any]:
     """A policy whose deletion gives everything back."""
     declared = policy(kafka, "Restore", name)
@@ -134,7 +141,7 @@ class Played:
 class Replication:
     """What a cluster's brokers say of replication, to whoever measures."""
 
-    def __init__(self, kafka: KafkaLab) -> None:
+    def __init__(self, kafka: BrokersLab) -> None:
         self.kafka = kafka
         self._source = KafkaReplication(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
 
@@ -223,7 +230,7 @@ def _moving(on: OnKubernetes, policy_name: str) -> Mapping[str, Any]:
 class NicCounter:
     """What a broker's NIC has sent or received, by the kernel, whenever it is read."""
 
-    def __init__(self, kafka: KafkaLab, broker: int, way: str = "tx") -> None:
+    def __init__(self, kafka: BrokersLab, broker: int, way: str = "tx") -> None:
         namespace = kafka.broker(broker).plan.namespace
         if namespace is None:
             raise LabError("Brokers on loopback have no NIC of their own.")

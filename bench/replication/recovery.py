@@ -28,7 +28,7 @@ from bench.replication.parts import (
 from bench.results import Figure
 from lab.episodes import Business, fill_topic, running_clients
 from lab.errors import LabError
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab
 from lab.process import wait_until
 from lab.prometheus import monitoring
 from lab.rates import ByteSeries
@@ -149,14 +149,16 @@ def _lost(series: ByteSeries, recovered: _Recovered) -> float:
     return 100 * (1 - series.mean(recovered.began_seconds, recovered.seconds) / before)
 
 
-def _fall_behind(kafka: KafkaLab, topic: str, behind: int) -> None:
+def _fall_behind(kafka: BrokersLab, topic: str, behind: int) -> None:
     """Broker 3 is killed, and misses so much of a topic that it follows."""
     kafka.create_topic(topic, [[1, 3]] * _PARTITIONS)
     kafka.broker(3).kill()
     fill(kafka, topic, behind)
 
 
-def _come_back(kafka: KafkaLab, view: Replication, behind: int, nic_sent: NicCounter) -> _Recovered:
+def _come_back(
+    kafka: BrokersLab, view: Replication, behind: int, nic_sent: NicCounter
+) -> _Recovered:
     """Start broker 3; the time counts from when it serves.
 
     On a starved machine it may have fetched for long before it is seen to serve.
@@ -181,7 +183,7 @@ def _come_back(kafka: KafkaLab, view: Replication, behind: int, nic_sent: NicCou
     return _Recovered(began, time.time() - began, rates)
 
 
-def _has_started(kafka: KafkaLab) -> bool:
+def _has_started(kafka: BrokersLab) -> bool:
     """Start broker 3; on a starved machine its first session may end before it serves."""
     with suppress(LabError):
         kafka.broker(3).start()
@@ -189,6 +191,6 @@ def _has_started(kafka: KafkaLab) -> bool:
     return False
 
 
-def _forget(kafka: KafkaLab, topic: str) -> None:
+def _forget(kafka: BrokersLab, topic: str) -> None:
     kafka.admin.delete_topic(topic)
     time.sleep(5)  # its files are deleted

@@ -241,8 +241,9 @@ class Reason(StrEnum):
     REASSIGNMENT_STALLS = (
         "ReassignmentStalls",
         (
-            "The moving partitions receive as much as replication may move, so they never catch "
-            "up. Raise rate.min or rate.max, or move them when less is produced."
+            "The rate leaves the replicas that are being filled no more than their partitions "
+            "receive, so they never catch up; Kafka counts replicas in sync in it too. Raise "
+            "rate.min or rate.max, or move them when less is produced."
         ),
     )
     REPLICATION_BY_OTHERS = (

@@ -97,9 +97,20 @@ class ClusterReplication:
 
 
 class _Reading(NamedTuple):
+    """The logs of a partition's leader and of one replica at one moment.
+
+    `received_bytes` is what the partition received since the first reading, `arrived_bytes` what
+    the replica did. Where a log shrank, because old segments went or it was truncated, and where
+    another broker leads, its size says nothing: the partition goes on as before, and nothing
+    arrived.
+    """
+
     at_seconds: float
+    leader: int
     leader_bytes: int
     replica_bytes: int
+    received_bytes: float = 0.0
+    arrived_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +146,7 @@ class Move:
 
     def arrived(self, from_seconds: float, until_seconds: float) -> float:
         """Bytes that arrived between two moments; before the first reading none are known of."""
-        return max(0.0, self._replica_at(until_seconds) - self._replica_at(from_seconds))
+        return max(0.0, self._arrived_at(until_seconds) - self._arrived_at(from_seconds))
 
     def speed(self) -> float | None:
         """Bytes/s that arrived in the last minute; None = not measured for long enough."""
@@ -143,9 +154,7 @@ class Move:
         if first is None:
             return None
         last = self.readings[-1]
-        return max(0, last.replica_bytes - first.replica_bytes) / (
-            last.at_seconds - first.at_seconds
-        )
+        return (last.arrived_bytes - first.arrived_bytes) / (last.at_seconds - first.at_seconds)
 
     def newest_speed(self) -> float | None:
         """Bytes/s that arrived in the last seconds; None = there are no two readings yet."""
@@ -156,15 +165,36 @@ class Move:
             (one for one in reversed(before) if last.at_seconds - one.at_seconds >= NEWEST_SECONDS),
             before[0],
         )
-        return (last.replica_bytes - first.replica_bytes) / (last.at_seconds - first.at_seconds)
+        return (last.arrived_bytes - first.arrived_bytes) / (last.at_seconds - first.at_seconds)
 
-    def inflow(self) -> float | None:
-        """Bytes/s by which the leader's log grew in the last minute; None = not measured yet."""
-        first = self._first_of_window()
-        if first is None:
+    def inflow(self, since_seconds: float | None = None) -> float | None:
+        """Bytes/s that the partition received since then, else in the last minute.
+
+        Over the time of two readings at least; None = there are no two yet.
+        """
+        if not self.readings:
             return None
-        last = self.readings[-1]
-        return max(0, last.leader_bytes - first.leader_bytes) / (last.at_seconds - first.at_seconds)
+        *before, last = self.readings
+        known = [
+            one for one in before if last.at_seconds - one.at_seconds >= _LEAST_DISTANCE_SECONDS
+        ]
+        if not known:
+            return None
+        since = last.at_seconds - MEASURE_SECONDS if since_seconds is None else since_seconds
+        first = next((one for one in known if one.at_seconds >= since), known[-1])
+        return (last.received_bytes - first.received_bytes) / (last.at_seconds - first.at_seconds)
+
+    @property
+    def falls_behind(self) -> bool:
+        """Whether less arrived than the partition received, over the last minute and lately.
+
+        Not where what is left comes within seconds: a replica that has caught up looks so too.
+        """
+        speed, newest, inflow = self.speed(), self.newest_speed(), self.inflow()
+        if speed is None or newest is None or inflow is None or self.bytes_left is None:
+            return False
+        is_measured = self.readings[-1].at_seconds - self.readings[0].at_seconds >= MEASURE_SECONDS
+        return is_measured and max(speed, newest) < inflow < self.bytes_left / NEWEST_SECONDS
 
     def _first_of_window(self) -> _Reading | None:
         if not self.readings:
@@ -173,24 +203,24 @@ class Move:
         inside = [one for one in self.readings if one.at_seconds >= last_seconds - MEASURE_SECONDS]
         return inside[0] if last_seconds - inside[0].at_seconds >= LEAST_MEASURED_SECONDS else None
 
-    def _replica_at(self, at_seconds: float) -> float:
+    def _arrived_at(self, at_seconds: float) -> float:
         readings = self.readings
         if not readings:
             return 0.0
         if at_seconds <= readings[0].at_seconds:
-            return float(readings[0].replica_bytes)
+            return float(readings[0].arrived_bytes)
         for before, after in pairwise(readings):
             if at_seconds <= after.at_seconds:
                 share = (at_seconds - before.at_seconds) / (after.at_seconds - before.at_seconds)
-                return before.replica_bytes + share * (after.replica_bytes - before.replica_bytes)
+                return before.arrived_bytes + share * (after.arrived_bytes - before.arrived_bytes)
         if len(readings) == 1:
-            return float(readings[0].replica_bytes)
+            return float(readings[0].arrived_bytes)
         # after the newest reading it goes on as between the last two
         before, after = readings[-2:]
-        speed = (after.replica_bytes - before.replica_bytes) / (
+        speed = (after.arrived_bytes - before.arrived_bytes) / (
             after.at_seconds - before.at_seconds
         )
-        return after.replica_bytes + speed * (at_seconds - after.at_seconds)
+        return after.arrived_bytes + speed * (at_seconds - after.at_seconds)
 
 
 Progress = Mapping[ReplicaKey, tuple[_Reading, ...]]
@@ -228,8 +258,9 @@ def _move(
         None if source is None else seen.sizes.get(ReplicaKey(key.topic, key.partition, source))
     )
     replica_bytes = seen.sizes.get(key)
-    if leader_bytes is not None and replica_bytes is not None:
-        readings = _with(readings, _Reading(seen.read_at_seconds, leader_bytes, replica_bytes))
+    if source is not None and leader_bytes is not None and replica_bytes is not None:
+        reading = _Reading(seen.read_at_seconds, source, leader_bytes, replica_bytes)
+        readings = _with(readings, reading)
     return Move(
         key,
         MoveKind.REASSIGNMENT if key.broker in partition.adding else MoveKind.RECOVERY,
@@ -245,14 +276,30 @@ def _move(
 
 
 def _with(readings: tuple[_Reading, ...], newest: _Reading) -> tuple[_Reading, ...]:
-    if readings and newest.replica_bytes < readings[-1].replica_bytes:
-        return (newest,)  # the replica was truncated, or made anew
+    if readings:
+        grown = max(0, newest.replica_bytes - readings[-1].replica_bytes)
+        newest = newest._replace(
+            received_bytes=_received(readings, newest),
+            arrived_bytes=readings[-1].arrived_bytes + grown,
+        )
     kept = [one for one in readings if one.at_seconds > newest.at_seconds - KEEP_SECONDS]
     if len(kept) > 1 and newest.at_seconds - kept[-2].at_seconds < _LEAST_DISTANCE_SECONDS:
         kept.pop()  # one reading in some seconds is enough
     if kept and newest.at_seconds <= kept[-1].at_seconds:
         return tuple(kept)
     return (*kept, newest)
+
+
+def _received(readings: tuple[_Reading, ...], newest: _Reading) -> float:
+    """Bytes that the partition received from the first of these readings until the newest."""
+    last = readings[-1]
+    grown: float = newest.leader_bytes - last.leader_bytes
+    if newest.leader != last.leader or grown < 0:
+        before = readings[-2] if len(readings) > 1 else last
+        lasted = last.at_seconds - before.at_seconds
+        speed = (last.received_bytes - before.received_bytes) / lasted if lasted > 0 else 0.0
+        grown = speed * max(0.0, newest.at_seconds - last.at_seconds)
+    return last.received_bytes + grown
 
 
 def lately_over(
@@ -275,8 +322,8 @@ def lately_over(
             last = move.readings[-1]
             at_seconds = max(now_seconds, last.at_seconds + 1)
             likely = (move.newest_speed() or 0.0) * (at_seconds - last.at_seconds)
-            brought = last.replica_bytes + round(min(move.bytes_left or 0, max(0.0, likely)))
-            end = _Reading(at_seconds, last.leader_bytes, brought)
+            brought = last.arrived_bytes + round(min(move.bytes_left or 0, max(0.0, likely)))
+            end = last._replace(at_seconds=at_seconds, arrived_bytes=brought)
             # the second one says that nothing comes any more
             kept.append(
                 replace(

@@ -3,7 +3,8 @@
 A move leaves one NIC and enters another. Each side of a NIC has room for replication: its limit
 less everything else that is measured there. Classes (reassignments, recovery) get theirs in the
 order of their priority; within one, the flows share fairly: no flow could get more without taking
-it from one that has no more. All rates are bytes/s.
+it from one that has no more. What replicas in sync have of a rate comes on top of it (see
+`in_sync`): the NIC carries that anyway, and Kafka counts it first. All rates are bytes/s.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from tidegate_logic.replication.moves import (
     egress_of,
     ingress_of,
 )
+from tidegate_logic.replication.throttles import Items, is_listed
 
 DEFAULT_MINIMUM = 1024 * 1024
 # of the limit: replication stays so far below cutToPercent. At a full NIC clients get less than
@@ -103,7 +105,8 @@ class SideRate:
 
     `room` is what the NIC has for it (None = not known, or no limit), `flows` the sum of the flows
     that pass. A rate is never below `floor`, the sum of the smallest rates of the kinds that pass;
-    where there is room it is above `flows`, since the other end limits them already.
+    where there is room it is above `flows`, since the other end limits them already. `in_sync` is
+    the part of it that replicas in sync have; None = not measured yet, so it is not in the rate.
     `held` = the NIC is not known, so whatever is in force stays.
     """
 
@@ -112,6 +115,7 @@ class SideRate:
     flows: float = 0.0
     floor: int = 0
     held: bool = False
+    in_sync: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +220,14 @@ def fair_rates(
     terms: Mapping[MoveKind, Terms],
     room: Callable[[Side, Sequence[Move], Terms], float | None],
     in_force: Mapping[Side, int],
+    in_sync: Mapping[Side, float | None],
 ) -> Rates:
     """The rates of all sides that throttled moves pass.
 
     `room` gives what a side has for a kind (see `room_for`); where it is not known, the rate that
     is in force is the cap, and stays. The more important kind is served first; what it takes is
-    not there for the other, except the other's floor.
+    not there for the other, except the other's floor. `in_sync` is what replicas in sync have of
+    each side's rate; it is added wherever a kind follows the load.
     """
     passing = by_side([move for move in moves if terms[move.kind].mode is not ReplicationMode.OFF])
     taken: dict[Side, float] = {}
@@ -243,7 +249,8 @@ def fair_rates(
             found = inf if one.mode is ReplicationMode.FIXED else room(side, passing[side], one)
             if found is None:
                 held.add(side)
-                caps[side] = max(float(in_force.get(side, 0)) - taken.get(side, 0.0), one.minimum)
+                known = float(in_force.get(side, 0)) - (in_sync.get(side) or 0.0)
+                caps[side] = max(known - taken.get(side, 0.0), one.minimum)
             else:
                 maximum = inf if one.maximum is None else float(one.maximum)
                 left = found - taken.get(side, 0.0)
@@ -260,6 +267,11 @@ def fair_rates(
     # where both kinds pass somewhere, the rates of all sides are what keeps them apart
     kinds = {move.kind for here in passing.values() for move in here}
     most = _most_of(terms[kinds.pop()]) if len(kinds) == 1 else 0.0
+    following = {
+        side
+        for side, here in passing.items()
+        if any(terms[move.kind].mode is ReplicationMode.FOLLOW for move in here)
+    }
     return Rates(
         {
             side: _side_rate(
@@ -269,6 +281,8 @@ def fair_rates(
                 held=side in held,
                 fixed=fixed.get(side, 0),
                 most=most,
+                # a fixed rate is what it says
+                in_sync=in_sync.get(side, 0.0) if side in following else 0.0,
             )
             for side in passing
         },
@@ -318,13 +332,21 @@ def _fixed_rates(
 
 
 def _side_rate(
-    taken: float, floor: int, room: float | None, *, held: bool, fixed: int, most: float
+    taken: float,
+    floor: int,
+    room: float | None,
+    *,
+    held: bool,
+    fixed: int,
+    most: float,
+    in_sync: float | None,
 ) -> SideRate:
     finite_room = None if room in (None, inf) else room
     if taken == inf:
-        return SideRate(None, finite_room, inf, floor, held)
+        return SideRate(None, finite_room, inf, floor, held, in_sync)
     spare = min(_SPARE_TIMES * taken, most, taken if room is None else room)
-    return SideRate(max(floor, fixed, int(max(taken, spare))), finite_room, taken, floor, held)
+    rate = max(floor, fixed, int(max(taken, spare))) + int(in_sync or 0.0)
+    return SideRate(rate, finite_room, taken, floor, held, in_sync)
 
 
 def max_min(
@@ -363,11 +385,18 @@ def max_min(
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A side where the moving partitions receive as much as replication may move: it never ends."""
+    """A side where what is being filled never catches up.
+
+    `inflow` is what the replicas that are being filled have to receive beyond, `in_sync` what
+    replicas in sync have of the rate. `arrives` is what came in the last minute, where that is how
+    it is known: by rate and inflow alone there would be enough.
+    """
 
     side: Side
     rate: int
     inflow: float
+    in_sync: float = 0.0
+    arrives: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,28 +411,48 @@ class Estimate:
     stalls: tuple[Stall, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """The throttles in force: the rate of each side, the lists, what replicas in sync have."""
+
+    rates: Mapping[Side, int] = field(default_factory=dict)
+    lists: Items = field(default_factory=dict)
+    in_sync: Mapping[Side, float] = field(default_factory=dict)
+
+    def holds(self, side: Side, move: Move) -> bool:
+        """Whether this side holds that move to its rate."""
+        return side in self.rates and is_listed(self.lists, side, move.partition)
+
+
 _MEASURED_SHARES = (0.5, 1.1)  # of a rate: what is measured is believed within these
 
 
-def estimate(moves: Sequence[Move], in_force: Mapping[Side, int]) -> Estimate:
-    """When these moves end: for each side what is left, by what it moves beyond what comes in.
+def estimate(kind: MoveKind, moves: Sequence[Move], throttled: Throttled) -> Estimate:
+    """When the moves of this kind end: for each side what is left, by what it moves beyond what
+    comes in.
 
-    The slowest side decides. A side's speed is its rate, corrected by what was measured in the last
-    minute; where a move has no rate on either side, it is what was measured.
+    The slowest side decides. A side's speed is its rate less what replicas in sync have of it,
+    corrected by what was measured in the last minute; where a move has no rate on either side, it
+    is what was measured. `moves` are those of both kinds: they share a side's one rate.
     """
-    if not moves:
+    mine = [move for move in moves if move.kind is kind]
+    if not mine:
         return Estimate(0.0, None)
+    passing = by_side(moves)
     stalls: list[Stall] = []
     slowest: tuple[float, Side] | None = None
-    is_known = all(move.goes_on and move.bytes_left is not None for move in moves)
-    for side, here in sorted(by_side(moves).items()):
-        rate = in_force.get(side)
-        if rate is None and all(any(end in in_force for end in move.sides) for move in here):
+    is_known = all(move.goes_on and move.bytes_left is not None for move in mine)
+    for side, here in sorted(by_side(mine).items()):
+        held = [move for move in passing[side] if throttled.holds(side, move)]
+        rate: float | None = None
+        if any(move.kind is kind for move in held):
+            if (stall := _stall(side, held, throttled)) is not None:
+                stalls.append(stall)
+            rate = max(0.0, throttled.rates[side] - throttled.in_sync.get(side, 0.0))
+        elif all(any(throttled.holds(end, move) for end in move.sides) for move in here):
             continue
         left = sum(move.bytes_left or 0 for move in here)
         inflow = sum(move.inflow() or 0.0 for move in here)
-        if rate is not None and left and inflow >= rate:
-            stalls.append(Stall(side, rate, inflow))
         speed = _speed(here, rate)
         if speed is None or (left and speed <= inflow):
             is_known = False
@@ -412,16 +461,29 @@ def estimate(moves: Sequence[Move], in_force: Mapping[Side, int]) -> Estimate:
         if slowest is None or seconds > slowest[0]:
             slowest = (seconds, side)
     bottleneck = None if slowest is None else slowest[1]
-    if not is_known or slowest is None:
+    if stalls or not is_known or slowest is None:
         return Estimate(None, bottleneck, tuple(stalls))
     return Estimate(slowest[0], bottleneck)
 
 
-def _speed(moves: Sequence[Move], rate: int | None) -> float | None:
+def _stall(side: Side, held: Sequence[Move], throttled: Throttled) -> Stall | None:
+    """Whether the moves that this side holds never catch up, by its rate or as it was measured."""
+    if not any(move.bytes_left for move in held):
+        return None
+    rate, in_sync = throttled.rates[side], throttled.in_sync.get(side, 0.0)
+    inflow = sum(move.inflow() or 0.0 for move in held)
+    if rate <= inflow + in_sync:
+        return Stall(side, rate, inflow, in_sync)
+    if all(move.falls_behind for move in held):
+        return Stall(side, rate, inflow, in_sync, sum(move.speed() or 0.0 for move in held))
+    return None
+
+
+def _speed(moves: Sequence[Move], rate: float | None) -> float | None:
     """Bytes/s of these moves through one side; None = there is no rate, and nothing measured."""
     speeds = [speed for move in moves if (speed := move.speed()) is not None]
     measured = sum(speeds) if len(speeds) == len(moves) else None
     if rate is None or measured is None:
-        return measured if rate is None else float(rate)
+        return measured if rate is None else rate
     least, most = _MEASURED_SHARES
     return min(max(measured, least * rate), most * rate)

@@ -3,7 +3,8 @@
 The order of a pass:
 
     1. moves       replicas that are being filled, what is left, how fast it goes       moves
-    2. rates       fair rates under the room of both sides of each move, floors first   rates
+    2. rates       fair rates under the room of both sides of each move, floors first,  rates
+                   and on top what replicas in sync have of them                        in_sync
     3. throttles   lists and rates from that; small and early changes are left out      throttles
     4. leftovers   what a dead tool left behind, removed where the policy asks for it   throttles
     5. report      ETA and bottleneck, stalls, what somebody else set
@@ -23,6 +24,12 @@ from tidegate_logic.model import (
     Level,
     ReplicationBeside,
     ReplicationOnNics,
+)
+from tidegate_logic.replication.in_sync import (
+    in_sync_by_side,
+    known_rates,
+    rate_if_leading,
+    rate_of,
 )
 from tidegate_logic.replication.moves import (
     KEEP_SECONDS,
@@ -44,7 +51,9 @@ from tidegate_logic.replication.rates import (
     Rates,
     ReplicationMode,
     SideRate,
+    Stall,
     Terms,
+    Throttled,
     estimate,
     fair_rates,
     leaves_of,
@@ -64,6 +73,8 @@ from tidegate_logic.replication.throttles import (
     ResourceKind,
     broker_resource,
     items_of,
+    lists_after,
+    lists_of,
     others_of,
     plan_configs,
     possible_sources,
@@ -71,6 +82,7 @@ from tidegate_logic.replication.throttles import (
     side_resource,
     topic_resource,
     wanted_lists,
+    with_items,
 )
 
 LEAST_CHANGE_PERCENT = 10
@@ -160,6 +172,12 @@ class ReplicationDecision:
         return bytes_left(self.of(kind))
 
     @property
+    def stalls(self) -> tuple[Stall, ...]:
+        """Every side of a NIC where replication never catches up, each once."""
+        found = [stall for one in self.estimates.values() for stall in one.stalls]
+        return tuple({stall.side: stall for stall in found}.values())
+
+    @property
     def is_finished(self) -> bool:
         """Nothing of ours is left, or may be."""
         return not self.held and not self.changes and not self.record
@@ -220,16 +238,15 @@ def decide_replication(
         and one.value != EVERY_REPLICA
         and given.now_seconds - leftovers[one.resource, one.key][1] >= LEFTOVER_AFTER_SECONDS
     )
+    lists = lists_after(given.configs, plan.changes)
+    throttled = Throttled(in_force, lists, known_rates(in_sync_by_side(moves, lists)))
     removals = tuple(removal_of(one, given.scanned or {}) for one in due)
     written = {change.resource: given.now_seconds for change in plan.changes}
     decision = ReplicationDecision(
         moves,
         rates,
         in_force,
-        {
-            kind: estimate([move for move in moves if move.kind is kind], in_force)
-            for kind in MoveKind
-        },
+        {kind: estimate(kind, moves, throttled) for kind in MoveKind},
         (*plan.changes, *removals),
         record,
         plan.others,
@@ -347,7 +364,15 @@ def _rates(
         both = [*here, *ended.get(side, ())]
         return room_for(given.nics.get(side, _NO_ROOM), both, terms, given.cut_to_percent)
 
-    return fair_rates(moves, given.terms, room, in_force)
+    mine = [move for move in moves if given.terms[move.kind].mode is not ReplicationMode.OFF]
+    lists = with_items(lists_of(given.configs), wanted_lists(mine))
+    in_sync: dict[Side, float | None] = {}
+    for side, listed in in_sync_by_side(moves, lists).items():
+        nic = given.nics.get(side, _NO_ROOM)
+        is_read = nic.bytes_per_second is not None and nic.span_seconds > 0
+        # over the same time as the NIC's own mean: a part of that is what they had
+        in_sync[side] = rate_of(listed, nic.at_seconds - nic.span_seconds if is_read else None)
+    return fair_rates(moves, given.terms, room, in_force, in_sync)
 
 
 def _wanted(
@@ -393,7 +418,11 @@ def _may_lead(given: ReplicationInput, moves: Sequence[Move], rates: Rates) -> d
             most = inf if terms.maximum is None else terms.maximum
             cap = most if room is None else min(room, most)
             floor = int(min(terms.minimum, most))
-            rate = None if cap == inf else max(floor, int(cap))
+            least = floor
+            if terms.mode is ReplicationMode.FOLLOW:
+                might = [move for move in of_kind if broker in possible_sources([move])]
+                least += int(rate_if_leading(might))
+            rate = None if cap == inf else max(least, int(cap))
             before = found.get(side)
             if before is not None and before.rate is not None and rate is not None:
                 rate = max(rate, before.rate)
@@ -418,7 +447,10 @@ def _rate_text(
         return None if before is None else str(before)
     if rate.rate is None or before is None:
         return None if rate.rate is None else str(rate.rate)
-    is_small = abs(rate.rate - before) * 100 < LEAST_CHANGE_PERCENT * before
+    if rate.in_sync is None and rate.rate < before and not _is_over(given, side):
+        return str(before)  # what replicas in sync have of it is not known yet
+    # of what is left for replicas that are being filled
+    is_small = abs(rate.rate - before) * 100 < LEAST_CHANGE_PERCENT * (before - (rate.in_sync or 0))
     # over the limit clients get less than they want: every lowering counts, unless they give way
     is_small &= rate.rate >= before or not _is_over(given, side) or _give_way(given, side, rank)
     if is_small and before >= rate.floor:

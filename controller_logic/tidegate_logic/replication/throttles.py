@@ -1,7 +1,8 @@
 """Kafka's replication throttles: what is wanted, what is ours, what is somebody else's, what to do.
 
 A throttle has two halves: rates on brokers, and lists of replicas on topics. Kafka throttles only a
-replica that is on the list and out of sync. The record (kept beside the quotas' ledger) has what we
+replica that is on the list and out of sync, and counts what is on the list in sync as well (see
+`in_sync`). The record (kept beside the quotas' ledger) has what we
 may have written: it is written first, so whoever is killed at any point leaves nothing that is not
 in it. Taking away removes exactly that; a value that is not in the record stays as it is.
 """
@@ -19,6 +20,7 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_LIST = "leader.replication.throttled.replicas"
 FOLLOWER_LIST = "follower.replication.throttled.replicas"
 RATE_KEYS = {Direction.EGRESS: LEADER_RATE, Direction.INGRESS: FOLLOWER_RATE}
+LIST_KEYS = {Direction.EGRESS: LEADER_LIST, Direction.INGRESS: FOLLOWER_LIST}
 EVERY_REPLICA = "*"
 
 
@@ -125,6 +127,51 @@ def wanted_lists(moves: Iterable[Move]) -> dict[Resource, dict[str, frozenset[st
         }
         for topic in leaders
     }
+
+
+def is_listed(lists: Items, side: Side, partition: PartitionState) -> bool:
+    """Whether this broker counts that partition against the rate of that side of its NIC."""
+    items = lists.get(topic_resource(partition.topic), {}).get(LIST_KEYS[side.direction], ())
+    return EVERY_REPLICA in items or f"{partition.partition}:{side.broker}" in items
+
+
+def lists_of(configs: Configs) -> Items:
+    """The lists that there are."""
+    return {
+        resource: {key: items_of(key, text) for key, text in values.items()}
+        for resource, values in configs.items()
+        if resource.kind is ResourceKind.TOPIC
+    }
+
+
+def lists_after(configs: Configs, changes: Iterable[ConfigChange]) -> Items:
+    """The lists as they are when these changes are made."""
+    lists = {one: dict(keys) for one, keys in lists_of(configs).items()}
+    for change in changes:
+        if change.resource.kind is not ResourceKind.TOPIC:
+            continue
+        keys = lists.setdefault(change.resource, {})
+        there, given = keys.get(change.key, frozenset()), items_of(change.key, change.value)
+        match change.operation:
+            case Operation.DELETE:
+                keys[change.key] = frozenset()
+            case Operation.SET:
+                keys[change.key] = given
+            case Operation.APPEND:
+                keys[change.key] = there | given
+            case Operation.SUBTRACT:
+                keys[change.key] = there - given
+    return lists
+
+
+def with_items(lists: Items, more: Items) -> Items:
+    """The items of both."""
+    both = {one: dict(keys) for one, keys in lists.items()}
+    for resource, keys in more.items():
+        kept = both.setdefault(resource, {})
+        for key, items in keys.items():
+            kept[key] = kept.get(key, frozenset()) | items
+    return both
 
 
 def possible_sources(moves: Iterable[Move]) -> frozenset[int]:

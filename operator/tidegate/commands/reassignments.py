@@ -15,7 +15,7 @@ from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.replication import nics_of, terms_of
-from tidegate.control.report.replication import stall_words, stalls_of
+from tidegate.control.report.replication import stall_words
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.throttle_record import record_of
 from tidegate_logic.reasons import Reason
@@ -160,8 +160,8 @@ def show_replication(decision: ReplicationDecision, page: Page) -> None:
     if rates.rows:
         page.say("Replication rates in force", "bold")
         page.sheet(rates)
-    for stall in stalls_of(decision):
-        page.warn(f"this never ends: {stall_words(stall)}")
+    for stall in decision.stalls:
+        page.warn(f"at this rate it never ends: {stall_words(stall)}")
     for one in decision.leftovers:
         page.warn(f"left behind while nothing is reassigned: {one}")
 
@@ -247,7 +247,7 @@ def replication_document(decision: ReplicationDecision) -> Document:
             {"broker": side.broker, "direction": side.direction.value, "bytesPerSecond": rate}
             for side, rate in sorted(decision.in_force.items())
         ],
-        "stalls": [stall_words(stall) for stall in stalls_of(decision)],
+        "stalls": [stall_words(stall) for stall in decision.stalls],
         "leftovers": [str(one) for one in decision.leftovers],
     }
 

@@ -34,6 +34,7 @@ from tidegate_logic.replication.rates import (
     NicRoom,
     Priority,
     ReplicationMode,
+    Stall,
     Terms,
 )
 from tidegate_logic.replication.replication_pass import (
@@ -101,7 +102,8 @@ class ReplicationResult:
     """What a pass did about replication. `decision` None = it could not even look.
 
     `applied` are the changes that were made, `failed` says for each resource why not. `is_idle` =
-    the policy asks for nothing and nothing of ours is left. `figures` are those of the status.
+    the policy asks for nothing and nothing of ours is left. `figures` and `stalls` are those of the
+    status.
     `begins` = it passes a NIC, and the quotas of this pass were decided without that.
     """
 
@@ -111,6 +113,7 @@ class ReplicationResult:
     error: TidegateError | None = None
     is_idle: bool = False
     figures: Mapping[MoveKind, Figures] = field(default_factory=dict)
+    stalls: tuple[Stall, ...] = ()
     begins: bool = False
 
     @property
@@ -143,6 +146,7 @@ class ReplicationControl:
         self._known_empty: QuotaStore | None = None
         self._beside: ReplicationOnNics = {}
         self._figures: Mapping[MoveKind, Figures] = {}
+        self._stalls: tuple[Stall, ...] = ()
         self._figures_at_seconds = 0.0
 
     @property
@@ -173,16 +177,16 @@ class ReplicationControl:
         if result.decision is None:
             return result
         self._beside = result.decision.beside
+        self._renew(result.decision, terms_of(spec))
         return replace(
             result,
-            figures=self._renewed(result.decision, terms_of(spec)),
+            figures=self._figures,
+            stalls=self._stalls,
             begins=bool(self._beside) and not known,
         )
 
-    def _renewed(
-        self, decided: ReplicationDecision, terms: Mapping[MoveKind, Terms]
-    ) -> Mapping[MoveKind, Figures]:
-        """The figures of the status: new ones once a minute, and where something begins or ends."""
+    def _renew(self, decided: ReplicationDecision, terms: Mapping[MoveKind, Terms]) -> None:
+        """New figures for the status: once a minute, and where something begins or ends."""
         now_seconds = self._now_seconds()
         figures = {
             kind: _figures(decided, kind)
@@ -190,12 +194,13 @@ class ReplicationControl:
             if decided.of(kind)
             and (kind is MoveKind.REASSIGNMENT or terms[kind].mode is not ReplicationMode.OFF)
         }
-        is_same = {kind: one.partitions for kind, one in figures.items()} == {
+        is_same = [one.side for one in decided.stalls] == [one.side for one in self._stalls]
+        is_same &= {kind: one.partitions for kind, one in figures.items()} == {
             kind: one.partitions for kind, one in self._figures.items()
         }
         if not is_same or not 0 <= now_seconds - self._figures_at_seconds < FIGURES_SECONDS:
             self._figures, self._figures_at_seconds = figures, now_seconds
-        return self._figures
+            self._stalls = decided.stalls
 
     def _run(
         self,

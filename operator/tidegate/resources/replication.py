@@ -25,8 +25,9 @@ class ReassignmentRates(SchemaModel):
     min: ByteRate | None = _MINIMUM
     max: ByteRate | None = Field(
         default=None,
-        description="Bytes per second that replication never uses more of; the rate itself with "
-        "mode Fixed. Unset means no bound, but the limit.",
+        description="Bytes per second that the replicas being filled never use more of; with mode "
+        "Fixed Kafka's rate itself, in which it counts replicas in sync too. Unset means no bound, "
+        "but the limit.",
     )
 
     rules = (

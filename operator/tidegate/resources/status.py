@@ -154,8 +154,8 @@ class ReplicationStatus(SchemaModel):
     stalls: tuple[StatusText, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Sides of NICs where the moving partitions receive as much as replication may "
-        "move: they never catch up.",
+        description="Sides of NICs whose rate never lets the moving partitions catch up: what it "
+        "is, what it would have to be, and what of that Kafka counts for replicas in sync.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     leftovers: tuple[StatusText, ...] | None = Field(

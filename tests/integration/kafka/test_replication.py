@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -71,6 +72,32 @@ class World:
                     break
                 producer.poll(0.1)
         assert producer.flush(60) == 0
+
+    @contextlib.contextmanager
+    def producing(self, topic: str, bytes_per_second: int) -> Iterator[None]:
+        """Produce to a topic's first partition at this rate, until the block is left."""
+        producer = Producer(
+            {"bootstrap.servers": self.kafka.bootstrap_servers, "batch.size": FILL_BYTES}
+        )
+        over = threading.Event()
+
+        def produce() -> None:
+            began, sent = time.monotonic(), 0
+            while not over.wait(0.05):
+                while sent < bytes_per_second * (time.monotonic() - began):
+                    with contextlib.suppress(BufferError):
+                        producer.produce(topic, bytes(FILL_BYTES), partition=0)
+                        sent += FILL_BYTES
+                    producer.poll(0)
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            producer.flush(30)
 
     def set(self, resource: Resource, key: str, operation: Operation, value: str = "") -> None:
         """Change one value; again where a broker of a busy machine was silent for 3 s."""

@@ -1,5 +1,6 @@
-"""A move at a fixed rate on real brokers, with the process killed in its middle, and one that is
-cancelled: how long it takes, what was foretold, and what is left.
+"""A move at a fixed rate on real brokers, with the process killed in its middle, one that is
+cancelled, and one whose partition is produced to: how long it takes, what was foretold, and what is
+left.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.process import wait_until
 from tests.integration.kafka.test_replication import MIB, World, around
+from tidegate.control.replication import PASS_SECONDS
+from tidegate.errors import TidegateError
 from tidegate_logic.replication.throttles import (
     LEADER_LIST,
     LEADER_RATE,
@@ -32,9 +35,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(400
 CHECKOUT = Path(__file__).parents[3]
 # Until the first pass has seen a move it is as fast as the brokers, so there has to be a rest. One
 # batch an answer keeps them to some tens of MB/s, whatever the machine.
-ONE_BATCH = {"replica.fetch.max.bytes": "1", "replica.fetch.response.max.bytes": "1"}
+ONE_BATCH = {
+    "replica.fetch.max.bytes": "1",
+    "replica.fetch.response.max.bytes": "1",
+    "log.retention.bytes": "-1",
+}
 SIZE, RATE = 120 * MIB, 4 * MIB
 LONGEST_SECONDS = SIZE / RATE
+TWO_PASSES_SECONDS = 2 * PASS_SECONDS
 KAFKAS_WINDOW_SECONDS = 11  # what a side of a broker may move at once, in seconds of its rate
 
 
@@ -61,11 +69,22 @@ class Keeper:
         self._file.close()
 
 
-def policy_of(kafka: BrokersLab, path: Path) -> Path:
+FIXED = {"reassignments": {"mode": "Fixed", "rate": {"max": str(RATE), "min": "100k"}}}
+# for what is being filled, where 2 MB/s are produced: more than that, less than twice that
+FEW = "3500000"
+FEW_FIXED = {"reassignments": {"mode": "Fixed", "rate": {"max": FEW, "min": "100k"}}}
+FEW_FOLLOW = {
+    "reassignments": {"mode": "Follow", "rate": {"min": FEW}},
+    "recovery": {"mode": "Follow", "rate": {"min": FEW}},
+}
+PRODUCED = 2_000_000
+FEW_BYTES = 80 * MIB
+
+
+def policy_of(kafka: BrokersLab, path: Path, replication: dict[str, Any] = FIXED) -> Path:
     spec: dict[str, Any] = {"bootstrapServers": kafka.bootstrap_servers}
     if isinstance(kafka, KafkaLab):
         spec |= {"quotaStore": "ZooKeeper", "zookeeper": {"connect": kafka.zookeeper_connect}}
-    rate = {"max": str(RATE), "min": "100k"}
     path.write_text(
         json.dumps(
             {
@@ -75,7 +94,13 @@ def policy_of(kafka: BrokersLab, path: Path) -> Path:
                 "spec": {
                     "mode": "Enforce",
                     "kafka": spec,
-                    "replication": {"reassignments": {"mode": "Fixed", "rate": rate}},
+                    "replication": replication,
+                    # not asked: the process has readings of its own
+                    "metrics": {
+                        "prometheus": {"url": "http://prometheus:9090"},
+                        "brokerIdentity": {"label": "broker"},
+                    },
+                    "brokers": {"egress": {"limit": "1M"}, "ingress": {"limit": "1M"}},
                 },
             }
         )
@@ -154,6 +179,61 @@ class EveryCluster:
             for resource, values in foreign.items():
                 for key in values:
                     world.set(resource, key, Operation.DELETE)
+
+    def test_a_move_and_a_recovery_under_producing_end_or_are_reported(
+        self, world: World, unique_name: str, tmp_path: Path
+    ) -> None:
+        """2 MB/s are produced, one follower is in sync, and 3.5 MB/s are for what is being filled:
+        by a leader's rate of 3.5 MB/s, of which Kafka counts 2 for that follower, it never ends.
+        """
+        world.kafka.create_topic(unique_name, [[1, 2]])
+        world.fill(unique_name, FEW_BYTES)
+        follow = policy_of(world.kafka, tmp_path / "follow.json", FEW_FOLLOW)
+        fixed = policy_of(world.kafka, tmp_path / "fixed.json", FEW_FIXED)
+        keeper = Keeper(fixed, tmp_path / "fixed.jsonl")
+        try:
+            with world.producing(unique_name, PRODUCED):
+                wait_until(keeper.lines, "the first pass", timeout_seconds=30)
+                world.kafka.admin.reassign({(unique_name, 0): [1, 2, 3]})
+                wait_until(
+                    lambda: any(line.get("stalls") for line in keeper.lines()),
+                    "a word that this never ends",
+                    timeout_seconds=30,
+                )
+                lines = [line for line in keeper.lines() if line.get("moves")]
+                first = next(line for line in lines if line["stalls"])
+                assert first["at"] - lines[0]["at"] <= TWO_PASSES_SECONDS
+                assert first["stalls"][0].startswith("broker 1 egress: the rate is 3.50 MB/s, and ")
+                assert first["seconds"] is None
+                keeper.kill()
+                keeper = Keeper(follow, tmp_path / "follow.jsonl")
+                print(f"move: {_until_in_sync(world):.1f} s")
+
+                world.kafka.broker(3).kill()
+                world.fill(unique_name, FEW_BYTES)
+                world.kafka.broker(3).start()
+                print(f"recovery: {_until_in_sync(world):.1f} s")
+            wait_until(lambda: not world.left(), "our throttles to go", timeout_seconds=20)
+            lines = [line for line in keeper.lines() if line.get("moves")]
+            print(f"{len(lines)} passes, {lines[::20]}")
+            assert any(line["kinds"] == ["Reassignment"] for line in lines)
+            assert any(line["kinds"] == ["Recovery"] for line in lines)
+        finally:
+            keeper.kill()
+
+
+def _until_in_sync(world: World) -> float:
+    """Wait until no replica of a live broker is out of sync; returns for how long."""
+    began = time.time()
+
+    def is_behind() -> bool:
+        try:
+            return bool(world.replication.read(with_recovery=True).partitions)
+        except TidegateError:
+            return True
+
+    wait_until(lambda: not is_behind(), "all to be in sync", timeout_seconds=180)
+    return time.time() - began
 
 
 class TestWithZooKeeper(EveryCluster):

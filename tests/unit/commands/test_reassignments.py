@@ -74,7 +74,7 @@ def test_a_program_gets_one_line_for_each_look(world: Any, policy: Any, moving: 
     assert first["replicas"][0]["bytesPerSecond"] is None
     assert second["replicas"][0]["bytesPerSecond"] == 2 * MB
     assert second["kinds"][0]["etaSeconds"] is None
-    assert second["stalls"][0].startswith("broker 1 egress: replication may move 2.00 MB/s")
+    assert second["stalls"][0].startswith("broker 1 egress: the rate is 2.00 MB/s, and more")
 
 
 def test_nothing_that_moves_and_what_was_left_behind_is_said(world: Any, policy: Any) -> None:

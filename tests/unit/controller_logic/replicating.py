@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from tidegate_logic.model import Direction, Level
 from tidegate_logic.replication.moves import (
@@ -32,7 +33,9 @@ from tidegate_logic.replication.throttles import (
     Items,
     Operation,
     Resource,
+    is_listed,
     items_of,
+    lists_of,
     side_resource,
 )
 
@@ -189,11 +192,23 @@ class Cluster:
         for side in {side for pair in ends.values() for side in pair}:
             resource, key_name = side_resource(side)
             rate = self.configs.get(resource, {}).get(key_name)
-            free = max(0.0, self.line_rate - self.others.get(side, 0.0))
-            caps[side] = min(free, float(rate)) if rate is not None else free
+            free = max(0.0, self.line_rate - self.others.get(side, 0.0) - self.in_sync(side))
+            left = inf if rate is None else float(rate) - self.in_sync(side, counted=True)
+            caps[side] = min(free, max(0.0, left))
         shares = max_min(ends.values(), caps)
         times = {pair: sum(one == pair for one in ends.values()) for pair in ends.values()}
         return {key: shares[pair] / times[pair] for key, pair in ends.items()}
+
+    def in_sync(self, side: Side, *, counted: bool = False) -> float:
+        """What replicas in sync have there, or that part of it which Kafka counts in the rate."""
+        lists, found = lists_of(self.configs), 0.0
+        for name, one in self.partitions.items():
+            if one.leader is None or (counted and not is_listed(lists, side, one)):
+                continue
+            for broker in one.in_sync - {one.leader}:
+                if side in (egress_of(one.leader), ingress_of(broker)):
+                    found += self.inflow.get(name, 0.0)
+        return found
 
     def _second(self) -> None:
         rates = self.flow_rates()
@@ -202,7 +217,7 @@ class Cluster:
             0.0,
         )
         for side in carried:
-            carried[side] = self.others.get(side, 0.0)
+            carried[side] = self.others.get(side, 0.0) + self.in_sync(side)
         for name in self.sizes:
             self.sizes[name] += self.inflow.get(name, 0.0)
         for key, rate in rates.items():

@@ -145,7 +145,8 @@ class Faults:
             rooms = [room_for(nic, both, terms[kind], given.cut_to_percent) for kind in kinds]
             if one.rate is not None and not one.held and None not in rooms:
                 assert one.rate >= one.floor
-                assert one.rate <= max(room or 0.0 for room in rooms) + one.floor + 1, side
+                most = max(room or 0.0 for room in rooms) + one.floor + (one.in_sync or 0.0)
+                assert one.rate <= most + 1, side
         for (broker, direction), beside in decision.beside.items():
             assert beside.gives >= 0, (broker, direction)
             assert Level.L0 not in beside.leaves

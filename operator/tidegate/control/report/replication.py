@@ -9,7 +9,6 @@ from tidegate.resources.status import MovingStatus, ReplicationStatus
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import MoveKind
 from tidegate_logic.replication.rates import Stall
-from tidegate_logic.replication.replication_pass import ReplicationDecision
 
 TYPE = "ReplicationCurrent"
 _STALLS_SHOWN, _SHOWN = 16, 64
@@ -31,7 +30,7 @@ def replication_status(
     return ReplicationStatus(
         moving=_moving(result.figures.get(MoveKind.REASSIGNMENT)),
         recovering=_moving(result.figures.get(MoveKind.RECOVERY)),
-        stalls=_texts([stall_words(one) for one in stalls_of(decision)], _STALLS_SHOWN),
+        stalls=_texts([stall_words(one) for one in result.stalls], _STALLS_SHOWN),
         leftovers=_texts([str(one) for one in decision.leftovers], _SHOWN),
         others=_texts([str(one) for one in decision.others], _SHOWN),
         waiting_for=_texts([str(one) for one in decision.unknown], _SHOWN),
@@ -69,22 +68,24 @@ def _problem(result: ReplicationResult) -> str | None:
     return None
 
 
-def stalls_of(decision: ReplicationDecision) -> tuple[Stall, ...]:
-    """Every side of a NIC where replication never catches up."""
-    return tuple(one for kind in MoveKind for one in _estimate_stalls(decision, kind))
-
-
-def _estimate_stalls(decision: ReplicationDecision, kind: MoveKind) -> tuple[Stall, ...]:
-    estimate = decision.estimates.get(kind)
-    return () if estimate is None else estimate.stalls
-
-
 def stall_words(stall: Stall) -> str:
-    """Both numbers: what replication may move, and what comes in meanwhile."""
-    return (
-        f"{stall.side}: replication may move {stall.rate / 1e6:.2f} MB/s, the moving partitions "
-        f"receive {stall.inflow / 1e6:.2f} MB/s"
-    )
+    """What the rate is and what it would have to be, or what arrived where that does not say it."""
+    rate = f"{stall.side}: the rate is {_megabytes(stall.rate)}"
+    if stall.arrives is not None:
+        return (
+            f"{rate}, but {_megabytes(stall.arrives)} arrived in the last minute while the moving "
+            f"partitions received {_megabytes(stall.inflow)}; other partitions on the lists, which "
+            "Kafka counts too, or a slow disk take the rest"
+        )
+    need = f"{rate}, and more than {_megabytes(stall.inflow + stall.in_sync)} is needed: "
+    need += f"the replicas being filled receive {_megabytes(stall.inflow)} of new data"
+    if stall.in_sync:
+        need += f", and Kafka counts {_megabytes(stall.in_sync)} for replicas in sync"
+    return need
+
+
+def _megabytes(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e6:.2f} MB/s"
 
 
 def replication_verdicts(
@@ -106,11 +107,11 @@ def _judged(result: ReplicationResult) -> tuple[Truth, Reason, str]:
     if decision is None:
         text = "Replication was not looked at in this pass: see the condition Ready"
         return Truth.UNKNOWN, Reason.STARTING, text
-    stalls = stalls_of(decision)
-    if stalls:
+    if result.stalls:
+        stalls = listed([stall_words(one) for one in result.stalls])
         text = (
-            f"This never ends: {listed([stall_words(one) for one in stalls])}. Raise rate.min or "
-            "rate.max of spec.replication, or move partitions when less is produced"
+            f"At this rate it never ends: {stalls}. Raise "
+            "rate.min or rate.max of spec.replication, or move partitions when less is produced"
         )
         return Truth.FALSE, Reason.REASSIGNMENT_STALLS, text
     if problem is not None:
