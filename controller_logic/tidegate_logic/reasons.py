@@ -173,6 +173,29 @@ class Reason(StrEnum):
         "LedgerMoved",
         "The ledger went from ZooKeeper to a topic, after Kafka moved to KRaft.",
     )
+    LEDGER_LOST = (
+        "LedgerLost",
+        (
+            "The ledger that the policy's status remembers is gone, or a part of it; nothing is "
+            "written until a person answers with `tidegate ledger rebuild` or `tidegate ledger "
+            "accept`."
+        ),
+    )
+    LEDGER_NOT_FOUND = (
+        "LedgerNotFound",
+        (
+            "The ledger that the policy's status remembers cannot be read in full; nothing is "
+            "written, and it counts as lost if that lasts for 10 s."
+        ),
+    )
+    LEDGER_AT_RISK = (
+        "LedgerAtRisk",
+        "Kafka will delete the ledger, for its topic is not only compacted; nothing is written.",
+    )
+    LEDGER_REBUILT = (
+        "LedgerRebuilt",
+        "A person answered for a lost ledger, and there is one again.",
+    )
     CLUSTER_ALREADY_MANAGED = (
         "ClusterAlreadyManaged",
         "Another policy manages this Kafka cluster already.",
@@ -564,6 +587,8 @@ STALLED = frozenset(
         Reason.FOREIGN_CONTENT,
         Reason.HOST_NOT_ALLOWED,
         Reason.INVALID_SPEC,
+        Reason.LEDGER_AT_RISK,
+        Reason.LEDGER_LOST,
         Reason.NOT_AUTHORIZED,
         Reason.OVERLAPPING,
         Reason.OVERRIDE_UNFIT,

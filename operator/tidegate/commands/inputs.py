@@ -20,6 +20,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.control.connections import metrics_settings, open_cluster, settings_of
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
+from tidegate.control.ledger_watch import look_of
 from tidegate.control.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.control.replication import ReplicationSource
@@ -569,7 +570,13 @@ def observed(
     """The operator's own observation, made now. Brokers are asked for quota plugins at once."""
     observer = Observer(QuotaPlugins(settle_seconds=0.0, beside=False))
     usage, warnings = source.usage(around.now_seconds())
-    seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)
+    seen = observer.observe(
+        source.declared,
+        cluster,
+        now_seconds=around.now_seconds(),
+        usage=usage,
+        ledger=look_of(source.status, source.declared.policy),
+    )
     warnings = (*warnings, *_unseen_kafka_users(source.declared))
     return replace(seen, warnings=(*seen.warnings, *warnings))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import AccessOptions, PolicySource, metrics_of, opened_cluster
+from tidegate.control.ledger_watch import look_of
 from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
@@ -97,7 +98,11 @@ class Viewer:
         now_seconds = self._around.now_seconds()
         usage, unread = source.usage(now_seconds)
         seen = self._observer.observe(
-            source.declared, self._cluster, now_seconds=now_seconds, usage=usage
+            source.declared,
+            self._cluster,
+            now_seconds=now_seconds,
+            usage=usage,
+            ledger=look_of(source.status, source.declared.policy),
         )
         decision, _ = decide(seen.observation, Memory())
         observation = replace(seen.observation, readings=self._read(seen.observation))

@@ -4,15 +4,23 @@ It waits for nothing: the loop in `manager.py` decides when a pass runs, and the
 `report/reporter.py` delivers the report while the next pass may run already.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from threading import Timer
 
 import structlog
 
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare
+from tidegate.control.ledger_watch import (
+    LedgerWatch,
+    Remembered,
+    managed_of,
+    suspects_of,
+    suspects_words,
+)
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.control.namespaces import KnownLabels
 from tidegate.control.observe import KafkaCluster, ObservationResult, Rival
@@ -32,7 +40,7 @@ from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.control.strimzi import KnownKafkaUsers
 from tidegate.control.trust import refuse_other_hosts
 from tidegate.errors import InvalidResource, LedgerElsewhere, TidegateError
-from tidegate.kafka.quota_store import Claim
+from tidegate.kafka.quota_store import Claim, QuotaStore
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -44,7 +52,8 @@ from tidegate.kube.api import (
 from tidegate.metrics import count_writes
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 from tidegate_logic.decision import Decision
-from tidegate_logic.model import Readings, Topology
+from tidegate_logic.model import Mode, QuotaWrite, Readings, Topology
+from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
 
@@ -108,6 +117,8 @@ class Controller:
         self._topology: Topology | None = None
         self._seen_before = False
         self._ledger_moved = False
+        self._ledger = LedgerWatch(key, monotonic=context.clock.monotonic)
+        self._ledger_mended = False
 
     def close(self) -> None:
         """Deliver the last report and close the connections."""
@@ -163,6 +174,7 @@ class Controller:
             )
             self._deletion = Deletion(self._context.settings.restore_deadline_seconds)
             self._declared, self._topology, self._seen_before = None, None, False
+            self._ledger = LedgerWatch(self._key, monotonic=self._context.clock.monotonic)
         self._uid = uid
 
     def broke(self, error: Exception) -> float:
@@ -228,6 +240,7 @@ class Controller:
         rollups = (
             None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
         )
+        self._ledger.begin(policy.get("status") or {})
         with self._pending_report(policy, tiers, overrides) as cluster_answered:
             result = self._run(policy, declared, rollups, cluster_answered)
         self._topology = result.seen.observation.topology or self._topology
@@ -244,6 +257,7 @@ class Controller:
                 tuple(overrides),
                 rollups,
                 resynced,
+                self._ledger.status,
             )
         )
         self._measure(result, rollups)
@@ -337,7 +351,10 @@ class Controller:
         except TidegateError as error:
             return self._pass.without_cluster(declared, error)
 
+        owner: Claim | None = None
+
         def prepare(seen: ObservationResult) -> Claim:
+            nonlocal owner
             cluster_answered()  # a pass that only has much to write reports it when it ends
             self._take_ledger_along(policy, declared, cluster, seen)
             owned = take_ownership(
@@ -349,6 +366,7 @@ class Controller:
                 kubernetes=self._context.kubernetes,
                 store=cluster.store,
             )
+            owner = owned.claim
             if owned.changed is not None:
                 self._context.cache.put(BROKER_BANDWIDTH_POLICIES, owned.changed)
             if owned.replaced is not None:
@@ -364,13 +382,114 @@ class Controller:
             usage=usage,
             usage_awaited=is_applied and (rollups is None or rollups.unread),
             prepare=prepare,
+            before_writes=partial(self._have_ledger_remembered, policy),
             rival=self._rival_of(policy),
+            ledger=partial(self._ledger.look, policy=declared.policy),
             kafka_users_anew=self._kafka_users.anew,
         )
+        self._keep_ledger(policy, declared, cluster, result, owner)
         if self._ledger_moved:  # the next pass finds where it is now
             self._ledger_moved = False
             self._connection.close()
         return result
+
+    def _have_ledger_remembered(
+        self,
+        policy: JsonObject,
+        writes: Sequence[QuotaWrite],
+        seen: ObservationResult,
+        owner: Claim | None,
+    ) -> None:
+        """Before writes: the status knows of the ledger. Raises what keeps it from that."""
+        quotas, facts = seen.observation.quotas, seen.facts
+        if owner is None or not owner.epoch or quotas is None or facts is None:
+            return
+
+        def note(now: Remembered) -> None:
+            self._note_ledger(policy, now)
+
+        self._ledger.before_writes(writes, owner, facts, quotas, note=note)
+
+    def _note_ledger(self, policy: JsonObject, ledger: Remembered) -> None:
+        """Write it into the status after every report that is on its way."""
+        self._reports.catch_up()
+        newest = self._context.cache.with_known_status(BROKER_BANDWIDTH_POLICIES, policy)
+        managed = managed_of(newest.get("status") or {})
+        self._context.reporter.remember_ledger(newest, ledger.as_status(managed))
+
+    def _keep_ledger(
+        self,
+        policy: JsonObject,
+        declared: Declared,
+        cluster: KafkaCluster,
+        result: PassResult,
+        owner: Claim | None,
+    ) -> None:
+        """After a pass: remember the ledger, or do what a person said about one that is lost."""
+        seen, quotas = result.seen, result.seen.observation.quotas
+        if seen.facts is None or quotas is None:
+            return
+        if seen.ledger_loss is not None:
+            if not declared.policy.deleting:
+                self._mend_ledger(policy, declared, cluster, result)
+            return
+        claim = owner if owner is not None and owner.epoch else seen.facts.claim
+        if claim is None or not claim.is_of(declared.policy.key, declared.policy.uid):
+            return
+        throttles = None
+        if declared.spec.replication is not None:
+            try:
+                throttles = cluster.store.throttle_record()
+            except TidegateError:
+                return  # the next pass remembers all of it
+        self._ledger.after_pass(claim, seen.facts, quotas, throttles)
+
+    def _mend_ledger(
+        self, policy: JsonObject, declared: Declared, cluster: KafkaCluster, result: PassResult
+    ) -> None:
+        remembered, loss, facts = (
+            self._ledger.remembered,
+            result.seen.ledger_loss,
+            result.seen.facts,
+        )
+        answer = None if remembered is None else remembered.answer_in(declared.lost_ledger)
+        if (
+            answer is None
+            or facts is None
+            or loss is None
+            or not loss.is_confirmed
+            or declared.policy.mode is not Mode.ENFORCE
+            or declared.policy.paused
+            or not self._may_write()
+        ):
+            return
+        claim = Claim(
+            declared.policy.key,
+            declared.policy.uid,
+            self._context.settings.identity,
+            since_seconds=float(int(result.seen.observation.now_seconds)),
+            lease_namespace=declared.lease_namespace,
+        )
+        try:
+            done = self._ledger.mend(
+                answer,
+                claim,
+                facts=facts,
+                quotas=result.seen.observation.quotas or {},
+                members=result.decision.members,
+                policy=declared.policy,
+                store=cluster.store,
+                now_seconds=result.seen.observation.now_seconds,
+            )
+            if done and self._ledger.remembered is not None:
+                self._ledger_mended = True
+                self._note_ledger(policy, self._ledger.remembered)
+        except TidegateError as error:
+            log.warning("Lost ledger: not done yet", policy=self._key, error=error.message)
+            return
+        if done:
+            log.warning("Lost ledger: answered", policy=self._key, answer=answer.value, done=done)
+            self._context.reporter.mended_ledger(policy, done)
 
     def _take_ledger_along(
         self,
@@ -414,9 +533,12 @@ class Controller:
         if farewell is None or (farewell.incomplete is not None and not self._may_write()):
             return  # what is left may be another replica's to give back by now
         self._reports.catch_up()
+        left: list[str] = []
         try:
-            if farewell.incomplete is None and self._declared is not None:
+            if self._declared is not None and farewell.may_release_claim:
                 store = self._connection.cluster(self._declared.spec.kafka).store
+                if farewell.reason is Reason.LEDGER_LOST:
+                    left = self._name_suspects(self._declared, store)
                 store.release_claim(self._key, self._declared.policy.uid)
             self._context.kubernetes.remove_finalizer(
                 ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER
@@ -425,14 +547,33 @@ class Controller:
             log.warning("Policy could not be let go yet", policy=self._key, error=error.message)
             return
         if farewell.incomplete is not None:
-            self._context.reporter.left_behind(policy, farewell.reason, farewell.incomplete)
+            self._context.reporter.left_behind(policy, farewell.reason, farewell.incomplete, *left)
         else:
             self._context.reporter.gone(policy)
+
+    def _name_suspects(self, declared: Declared, store: QuotaStore) -> list[str]:
+        """Log every quota that may be left behind; returns the same for Events."""
+        suspects = suspects_of(
+            store.read_everything(), self._ledger, declared.entities, declared.policy
+        )
+        servers = str(declared.spec.kafka.bootstrap_servers)
+        for one in suspects:
+            log.warning(
+                "Quota may be left behind",
+                policy=self._key,
+                quota=one.words,
+                declared=one.is_declared,
+                command=one.command(servers),
+            )
+        return suspects_words(suspects, servers)
 
     def _next_in_seconds(self, result: PassResult | None) -> float:
         poll_seconds = self._context.settings.poll_seconds
         if result is None:
             return poll_seconds
+        if self._ledger_mended:
+            self._ledger_mended = False
+            return 0.0
         if (
             result.error is not None
             or (result.decision.writes and not result.decision.holds)

@@ -63,6 +63,7 @@ from tidegate_logic.reasons import Reason
 
 
 PAUSED = "tidegate.io/paused"
+LOST_LEDGER = "tidegate.io/lost-ledger"  # a person's answer for a ledger that was lost
 
 
 def object_key(raw: Mapping[str, Any]) -> str:
@@ -341,6 +342,7 @@ class Declared:
     overrides: tuple[Override, ...] | None = ()
     broken_overrides: tuple[BrokenOverride, ...] = ()
     replaces_claim: str = ""  # the claim that the policy's annotation names: see Claim.name_for
+    lost_ledger: str = ""  # a person's answer for a ledger that was lost: see LOST_LEDGER
     lease_namespace: str = ""  # the operator's, see Claim; "" = not for an operator
     not_let_in: Mapping[str, str] = field(default_factory=dict)
     unlisted: str = ""
@@ -421,6 +423,7 @@ def declare(
         if overrides is None
         else read_overrides(raw for raw in _of(policy, overrides) if admission.is_at_home(raw))
     )
+    annotations = policy["metadata"].get("annotations") or {}
     return Declared(
         translated,
         spec,
@@ -428,7 +431,8 @@ def declare(
         tuple(tier for tier in read or () if isinstance(tier, BrokenTier)),
         valid,
         broken_overrides,
-        str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
+        str(annotations.get(REPLACE_CLAIM, "")).strip(),
+        str(annotations.get(LOST_LEDGER, "")).strip(),
         lease_namespace,
         dict(admission.not_let_in),
         strimzi=kafka_users(strimzi_place(spec.kafka, translated.key.partition("/")[0])),

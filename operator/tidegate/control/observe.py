@@ -121,6 +121,8 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
         )
     if facts.claim is not None and expected.is_claimed_elsewhere(facts.claim):
         yield Reason.CLAIMED_ELSEWHERE, claimed_elsewhere(facts.claim, expected.policy_uid)
+    if facts.ledger.risk:
+        yield Reason.LEDGER_AT_RISK, facts.ledger.risk
     if facts.controller_version is None:
         yield (
             Reason.CONTROLLER_ABSENT,
@@ -274,6 +276,30 @@ Quotas = dict[Entity, StoredQuota]
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerLoss:
+    """The ledger is not the one that the policy's status remembers. `message` ends without a stop.
+
+    It is confirmed when it was looked for more than once.
+    """
+
+    message: str
+    is_confirmed: bool
+
+    @property
+    def reason(self) -> Reason:
+        """LedgerLost, or LedgerNotFound until then."""
+        return Reason.LEDGER_LOST if self.is_confirmed else Reason.LEDGER_NOT_FOUND
+
+
+# asked in each observation, with the quotas that it read (None = they could not be read)
+LedgerLook = Callable[[ClusterFacts, Quotas | None, QuotaStore], LedgerLoss | None]
+
+
+def ledger_unknown(_: ClusterFacts, __: Quotas | None, ___: QuotaStore) -> None:
+    """The look of who remembers no ledger."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservationResult:
     """One observation and the facts of the cluster behind it (None = it did not answer).
 
@@ -283,6 +309,7 @@ class ObservationResult:
     observation: Observation
     facts: ClusterFacts | None
     warnings: tuple[Note, ...] = ()
+    ledger_loss: LedgerLoss | None = None
 
 
 class Observer:
@@ -301,9 +328,13 @@ class Observer:
         usage: Usage | None = None,
         usage_awaited: bool = False,
         rival: Rival = lambda _: None,
+        ledger: LedgerLook = ledger_unknown,
         replication: ReplicationOnNics | None = None,
     ) -> ObservationResult:
         """Read all inputs. `rival` is asked who else has the better right to the cluster.
+
+        `ledger` is asked whether the ledger is still the one that is remembered. A policy that is
+        deleted is not held by one that is lost for good: it restores what is still known.
 
         `replication` is what the last pass found of it on NICs.
         """
@@ -318,6 +349,11 @@ class Observer:
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
             client_quotas_exist = _client_quotas_exist(declared, cluster)
+        loss = None
+        if facts is not None and _is_ours(missing):
+            loss = _look_at_ledger(ledger, facts, quotas, cluster=cluster, missing=missing)
+            if loss is not None and not (loss.is_confirmed and declared.policy.deleting):
+                missing.append((loss.reason, loss.message))
         if quotas is not None:
             frozen = take_out_doubtful(declared, quotas, usage_awaited=usage_awaited)
         tiers, overrides = _tiers(declared), declared.overrides or ()
@@ -342,7 +378,9 @@ class Observer:
             (
                 *self._warnings(facts, topology, cluster, now_seconds=now_seconds),
                 *unknown_tiers(declared),
+                *([Note(loss.reason, loss.message)] if loss is not None else []),
             ),
+            loss,
         )
 
     def reread(
@@ -395,6 +433,8 @@ class Observer:
     ) -> Iterator[Note]:
         if facts is not None and facts.migration_prepared and not facts.migration_running:
             yield Note(Reason.MIGRATION_PREPARED, migration_words(cluster.address))
+        if facts is not None and facts.ledger.remark:
+            yield Note(Reason.LEDGER_AT_RISK, facts.ledger.remark)
         plugins = (
             self._plugins.seen(cluster.topology, topology.brokers, now_seconds)
             if topology is not None
@@ -450,6 +490,21 @@ def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> 
         return None
     missing.extend(objections(facts, expected_cluster(declared, cluster)))
     return facts
+
+
+def _look_at_ledger(
+    look: LedgerLook,
+    facts: ClusterFacts,
+    quotas: Quotas | None,
+    *,
+    cluster: KafkaCluster,
+    missing: Missing,
+) -> LedgerLoss | None:
+    try:
+        return look(facts, quotas, cluster.store)
+    except TidegateError as error:
+        missing.append((error.reason, error.message))
+        return None
 
 
 def _read_topology(

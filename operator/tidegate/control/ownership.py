@@ -11,7 +11,7 @@ from decimal import Decimal
 import structlog
 
 from tidegate.control.declared import age_key, object_key
-from tidegate.control.observe import ObservationResult
+from tidegate.control.observe import LedgerLoss, ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import counted, listed
 from tidegate.errors import NotFound, RetryLater
@@ -107,6 +107,7 @@ def may_move_ledger(seen: ObservationResult) -> bool:
     policy, facts = seen.observation.policy, seen.facts
     return (
         facts is not None
+        and seen.ledger_loss is None
         and (facts.migration_running or facts.controller_version is None)
         and (facts.claim is None or facts.claim.is_of(policy.key, policy.uid))
         and policy.mode is Mode.ENFORCE
@@ -173,6 +174,11 @@ class DeletionOutcome:
     incomplete: str | None
     reason: Reason = Reason.RESTORE_INCOMPLETE
 
+    @property
+    def may_release_claim(self) -> bool:
+        """Whether no record should be left: all was given back, or the rest of them is lost."""
+        return self.incomplete is None or self.reason is Reason.LEDGER_LOST
+
 
 class Deletion:
     """Decides when the finalizer of one policy comes off."""
@@ -190,6 +196,9 @@ class Deletion:
         if self._ends_at_seconds is None or progress:
             due_seconds = (result.decision.next_pass_in_seconds or 0.0) if result else 0.0
             self._ends_at_seconds = now_seconds + due_seconds + self._deadline_seconds
+        loss = None if result is None else result.seen.ledger_loss
+        if loss is not None and not loss.is_confirmed:
+            return None  # it is looked for again
         if (
             result is not None
             and result.decision.finished_deleting
@@ -202,6 +211,8 @@ class Deletion:
                 for note in result.decision.notes
                 if note.reason is Reason.RESTORE_INCOMPLETE
             ]
+            if loss is not None:
+                return DeletionOutcome(_lost_words(loss), Reason.LEDGER_LOST)
             return DeletionOutcome(listed(notes) if notes else None)
         elsewhere = [] if result is None else _claimed_elsewhere(result)
         if elsewhere:
@@ -250,6 +261,14 @@ class Deletion:
             f"{why}{throttles} The ledger still has the quotas from before: "
             f"`tidegate restore {address}` gives it back"
         )
+
+
+def _lost_words(loss: LedgerLoss) -> str:
+    return (
+        f"{loss.message}. The policy is released before anybody answered for that. Quotas of it "
+        "may be left in Kafka. The operator's log, and Events of this policy, name each one with "
+        "the command that removes it"
+    )
 
 
 def _throttles_left(result: PassResult | None) -> str:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tidegate.control.declared import Declared
-from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
+from tidegate.control.observe import (
+    KafkaCluster,
+    LedgerLook,
+    ObservationResult,
+    Observer,
+    Rival,
+    ledger_unknown,
+)
 from tidegate.control.replication import IDLE, ReplicationControl, ReplicationResult
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
@@ -169,6 +176,8 @@ class PassResult:
         )
 
 
+BeforeWrites = Callable[[Sequence[QuotaWrite], ObservationResult, Claim | None], None]
+
 # with these the cluster is not ours to write, or not now: replication is left alone like quotas
 _NOT_TO_BE_WRITTEN = frozenset(
     {
@@ -177,6 +186,9 @@ _NOT_TO_BE_WRITTEN = frozenset(
         Reason.CLAIMED_ELSEWHERE,
         Reason.MIGRATION_RUNNING,
         Reason.CONTROLLER_ABSENT,
+        Reason.LEDGER_AT_RISK,
+        Reason.LEDGER_LOST,
+        Reason.LEDGER_NOT_FOUND,
     }
 )
 
@@ -209,14 +221,18 @@ class ControlPass:
         usage: Usage | None = None,
         usage_awaited: bool = False,
         prepare: Callable[[ObservationResult], Claim | None] = lambda _: None,
+        before_writes: BeforeWrites = lambda *_: None,
         rival: Rival = lambda _: None,
+        ledger: LedgerLook = ledger_unknown,
         kafka_users_anew: Callable[[], StrimziUsers | None] | None = None,
     ) -> PassResult:
         """One pass.
 
         `prepare` is called before the first write and returns the claim that all are sent under;
-        its TidegateError refuses them. `kafka_users_anew` is called before a write over somebody
-        else's value of a user, so that the KafkaUser that may have brought it is known.
+        its TidegateError refuses them. `before_writes` is called with each round of writes before
+        they are sent, and may refuse them in the same way. `kafka_users_anew` is called before a
+        write over somebody else's value of a user, so that the KafkaUser that may have brought it
+        is known.
         """
 
         def observe(now_declared: Declared) -> ObservationResult:
@@ -229,6 +245,7 @@ class ControlPass:
                     usage=usage,
                     usage_awaited=usage_awaited,
                     rival=rival,
+                    ledger=ledger,
                     replication=self.replication.beside,
                 )
 
@@ -244,7 +261,7 @@ class ControlPass:
             owner = prepare(seen)
         except TidegateError as error:
             return PassResult(seen, decision, error=error)
-        result = self._write_until_settled(cluster, seen, decision, owner)
+        result = self._write_until_settled(cluster, seen, decision, owner, before_writes)
         if result.seen.facts is None or not may_be_written(result.decision):
             return result
         with self.tracing.span("replication"):
@@ -269,12 +286,17 @@ class ControlPass:
         seen: ObservationResult,
         decision: Decision,
         owner: Claim | None,
+        before_writes: BeforeWrites,
     ) -> PassResult:
         rounds: list[Applied] = []
         decided: list[Decision] = []
         while decision.writes and seen.facts is not None and len(rounds) < MAX_ROUNDS:
             if rounds and writes_over_others(decision.writes, seen.observation.strimzi):
                 break  # what came meanwhile is for a pass that reads KafkaUsers after it
+            try:
+                before_writes(decision.writes, seen, owner)
+            except TidegateError as error:
+                return PassResult(seen, decision, tuple(rounds), error, tuple(decided))
             with self.tracing.span("apply") as span:
                 done = apply_writes(
                     decision.writes,

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.kafka.quota_node import is_ours, is_readable
-from tidegate_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from tidegate_logic.model import (
+    Entity,
+    LedgerRecord,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+    WriteKind,
+)
 from tidegate_logic.reasons import Reason
 
 REPLACE_CLAIM = "tidegate.io/replace-claim"  # the annotation that names the claim to be replaced
@@ -69,6 +76,21 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerFacts:
+    """Where the ledger is, and how that place is doing.
+
+    `topic` "" = it is in ZooKeeper. `risk` says why it will be lost, which forbids writing, and
+    `remark` what is unusual and forbids nothing; "" = nothing. `is_whole` is False while a part of
+    what was written cannot be read, because another producer keeps a transaction open.
+    """
+
+    topic: str = ""
+    risk: str = ""
+    remark: str = ""
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The state of the cluster that is checked before every write.
 
@@ -82,6 +104,7 @@ class ClusterFacts:
     claim: Claim | None
     migration_prepared: bool = False
     answered_by: str = "ZooKeeper and the brokers"
+    ledger: LedgerFacts = LedgerFacts()
 
     @property
     def owner_policy_key(self) -> str | None:
@@ -143,6 +166,23 @@ class QuotaStore(Protocol):
         """Remove our claim, if it is ours and no ledger record of ours is left, of throttles too.
 
         `policy_uid` None = whatever uid has it, for a person who gives everything back.
+        """
+        ...
+
+    def mend_ledger(
+        self,
+        claim: Claim,
+        records: Mapping[Entity, LedgerRecord],
+        expected_cluster_id: str,
+        *,
+        throttles: bytes | None = None,
+    ) -> None:
+        """Put back the records that the ledger lacks, and `claim` as the last thing.
+
+        For a ledger that was lost. Records that are there stay, and so does a record of replication
+        throttles; `throttles` is put where there is none. No quota changes. Raises WriteRefused for
+        another cluster and where another policy has the claim, and what a write raises; it may be
+        called again then.
         """
         ...
 

@@ -94,6 +94,27 @@ class QuotaCounts(SchemaModel):
     )
 
 
+class LedgerStatus(SchemaModel):
+    """The ledger that the policy has begun: what there must be, or it counts as lost."""
+
+    cluster_id: Annotated[str, Field(max_length=128)] = Field(
+        description="Id of the Kafka cluster that has it."
+    )
+    topic: Annotated[str, Field(max_length=249)] | None = Field(
+        default=None, description="The topic that it is in. Unset where it is in ZooKeeper."
+    )
+    epoch: Annotated[int, Field(ge=1, le=2**53 - 1, json_schema_extra={"format": "int64"})] = Field(
+        description="Epoch of the policy's claim in it. A ledger whose claim has a lower one, or "
+        "that has none, counts as lost."
+    )
+    records: Count = Field(description="The ledger has at least so many records of this policy.")
+    managed: Count | None = Field(
+        default=None,
+        description="quotas.managed when the records were counted. Where it differs now, an "
+        "earlier version of Tidegate has reported since, and the count is not used.",
+    )
+
+
 class PolicySummary(SchemaModel):
     """The columns of kubectl get."""
 
@@ -215,6 +236,9 @@ class PolicyStatus(SchemaModel):
     )
     quotas: QuotaCounts | None = Field(
         default=None, description="The quotas that this policy manages."
+    )
+    ledger: LedgerStatus | None = Field(
+        default=None, description="The ledger that this policy has begun."
     )
     rollup: RollupStatus | None = Field(
         default=None, description="How far the usage tables are, where the policy asks for them."

@@ -27,7 +27,7 @@ from tidegate.kafka.adminapi.journal import outcome
 from tidegate.kafka.adminapi.log import Entry, Record
 from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.ledger_move import LedgerMove
-from tidegate.kafka.quota_store import Claim
+from tidegate.kafka.quota_store import Claim, LedgerFacts
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
@@ -47,6 +47,7 @@ class MemoryLog:
         self._records = records
         self._read = 0
         self.is_writer = False
+        self.facts = LedgerFacts("__tidegate_ledger")
 
     def news(self) -> tuple[bool, list[Entry]]:
         start, self._read = self._read, len(self._records)

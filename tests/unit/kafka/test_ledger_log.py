@@ -30,8 +30,8 @@ class Brokers:
 
     def metadata(self, topics: object = ()) -> Any:
         brokers = [Answer(node_id=one, host=at[0], port=at[1]) for one, at in LEADERS.items()]
-        partition = Answer(leader_id=self.leader)
-        topic = Answer(error_code=0, partitions=[partition])
+        partition = Answer(partition_index=0, leader_id=self.leader)
+        topic = Answer(error_code=0, topic_id=None, partitions=[partition])
         return Answer(brokers=brokers, topics=[topic])
 
     def read(self, request: Any) -> Any:

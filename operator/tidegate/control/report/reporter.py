@@ -69,6 +69,7 @@ from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import Answers, StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.schema import SchemaModel
+from tidegate.resources.status import LedgerStatus, PolicyStatus
 from tidegate_logic.contracts.desired import MemberReport
 from tidegate_logic.model import Advice, Hold, Mode, QuotaWrite
 from tidegate_logic.reasons import Reason
@@ -90,6 +91,7 @@ class PassReport:
     overrides: tuple[JsonObject, ...] = ()
     rollups: RollupProgress | None = None
     resynced: str = ""  # what a person's resync did
+    ledger: LedgerStatus | None = None  # as it is remembered
     # of the pass: its id and its span, for the thread that delivers
     context: Context = field(default_factory=copy_context, repr=False, compare=False)
 
@@ -193,6 +195,10 @@ class Publisher(Protocol):
         """
         ...
 
+    def note(self, kind: ResourceKind, raw: JsonObject, status: SchemaModel) -> None:
+        """Write these fields of the status now, and raise the TidegateError that prevents it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
@@ -247,7 +253,13 @@ class Reporter:
         previous = _status(report.policy)
         policy_status = self._words.of(
             declared.policy.key,
-            policy_verdict(result, declared.spec, previous=previous, rollups=report.rollups),
+            policy_verdict(
+                result,
+                declared.spec,
+                previous=previous,
+                rollups=report.rollups,
+                ledger=report.ledger,
+            ),
             previous,
             now_seconds=result.seen.observation.now_seconds,
         )
@@ -310,9 +322,18 @@ class Reporter:
         """Report that the ledger went with the cluster from ZooKeeper to KRaft."""
         self._send(policy, EventDraft(NORMAL, Reason.LEDGER_MOVED, message))
 
-    def left_behind(self, policy: JsonObject, reason: Reason, message: str) -> None:
+    def remember_ledger(self, policy: JsonObject, ledger: LedgerStatus) -> None:
+        """Have the policy's status remember this ledger, now. Raises what keeps it from that."""
+        self._publisher.note(BROKER_BANDWIDTH_POLICIES, policy, PolicyStatus(ledger=ledger))
+
+    def mended_ledger(self, policy: JsonObject, message: str) -> None:
+        """Report what was done about a lost ledger."""
+        self._send(policy, EventDraft(NORMAL, Reason.LEDGER_REBUILT, message))
+
+    def left_behind(self, policy: JsonObject, reason: Reason, *messages: str) -> None:
         """Report that a policy is released although quotas of it stay in Kafka."""
-        self._send(policy, EventDraft(WARNING, reason, message))
+        events = tuple(EventDraft(WARNING, reason, message) for message in messages)
+        self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, events=events)])
 
     def gone(self, policy: JsonObject) -> None:
         """Report that everything was given back."""
@@ -495,6 +516,12 @@ class KubernetesPublisher:
         unchanged = self._each(partial(self._put, Answers(), self._silences), shown)
         self._each(self._post_events, reports)
         return frozenset(uid for uid in unchanged if uid is not None)
+
+    def note(self, kind: ResourceKind, raw: JsonObject, status: SchemaModel) -> None:
+        """See Publisher."""
+        done = self._writer.write(kind, raw, _named_fields(status))
+        if done.written and done.object is not None:
+            self._cache.put(kind, done.object)
 
     def _each(
         self, send: Callable[[Report], str | None], reports: Sequence[Report]

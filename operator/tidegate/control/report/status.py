@@ -32,6 +32,7 @@ from tidegate.resources.status import (
     MAX_SHOWN_MEMBERS,
     AppliedRates,
     BrokerStatus,
+    LedgerStatus,
     LevelStatus,
     MemberStatus,
     OverriddenMember,
@@ -326,18 +327,26 @@ def policy_verdict(
     *,
     previous: Mapping[str, Any],
     rollups: RollupProgress | None = None,
+    ledger: LedgerStatus | None = None,
 ) -> PolicyVerdict:
-    """The status after a pass. `previous` is the present one, for values that this pass lacks."""
+    """The status after a pass. `previous` is the present one, for values that this pass lacks.
+
+    `ledger` is the one that is remembered, without the count of managed quotas.
+    """
     decision = result.decision
     brokers, levels = _brokers(result, previous), _levels(result, previous)
     known = result.seen.observation.quotas is not None
+    counts = _counts(decision) if known else _previous_counts(previous)
+    if ledger is not None:
+        ledger = ledger.model_copy(update={"managed": None if counts is None else counts.managed})
     status = PolicyStatus(
         cluster_id=result.seen.facts.cluster_id
         if result.seen.facts is not None
         else previous.get("clusterId"),
         brokers=brokers,
         levels=levels,
-        quotas=_counts(decision) if known else _previous_counts(previous),
+        quotas=counts,
+        ledger=ledger,
         rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
         replication=replication_status(
             result.replication, wanted=spec.replication is not None, previous=previous

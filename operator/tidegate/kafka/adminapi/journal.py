@@ -159,6 +159,11 @@ class Journal:
                 "Tidegate wrote it, use that version."
             ) from error
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither a claim nor a record."""
+        return self._claim is None and not self.items
+
     def forget(self) -> None:
         """Start from nothing, as a topic that was made anew does."""
         self.items.clear()

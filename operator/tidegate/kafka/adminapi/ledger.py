@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from tidegate.errors import Conflict, ForeignContent, OutcomeUnknown, Unreachable
+from tidegate.errors import Conflict, ForeignContent, OutcomeUnknown, Unreachable, WriteRefused
 from tidegate.kafka.adminapi.client import AdminClient, Fenced, Lost
 from tidegate.kafka.adminapi.journal import Journal, outcome
 from tidegate.kafka.adminapi.log import Entry, LedgerLog, Record
@@ -51,6 +51,7 @@ class TopicLedger:
             migration_running=False,
             claim=self.journal.claim,
             answered_by="The brokers",
+            ledger=self._log.facts,
         )
 
     def catch_up(self) -> None:
@@ -128,6 +129,13 @@ class TopicLedger:
         """Fence whoever wrote before, and find the outcome of what it left under way."""
         if self._log.is_writer:
             return
+        if self._log.facts.remark and self.journal.is_empty:
+            raise WriteRefused(
+                Reason.FOREIGN_CONTENT,
+                f"The topic {self.topic} has several partitions and no ledger in it. A new ledger "
+                "needs a topic with one partition: name another one in spec.kafka.ledgerTopic, or "
+                "delete this one if it is empty.",
+            )
         self._log.become_writer()
         self.catch_up()
         under_way = [

@@ -8,10 +8,11 @@ an error the producer is given up and the next one reads what became of its tran
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.errors import Unauthorized, UserActionRequired, WriteRefused
+from tidegate.errors import TidegateError, Unauthorized, UserActionRequired
 from tidegate.kafka.adminapi.client import (
     AdminClient,
     Fenced,
@@ -32,6 +33,7 @@ from tidegate.kafka.brokers import (
     MemoryRecordsBuilder,
     ProduceRequest,
 )
+from tidegate.kafka.quota_store import LedgerFacts
 from tidegate_logic.reasons import Reason
 
 _ALL, _COMMITTED_ONLY = 0, 1  # isolation levels
@@ -50,6 +52,8 @@ _EXISTS_ALREADY = 36
 _UNKNOWN_TOPIC = 3
 _NOT_AUTHORIZED_TOPIC = 29
 _MOST_REPLICAS = 3
+_PARTITION = 0  # the ledger's; another one may be added by hand, and is left alone
+LOOK_SECONDS = 30.0  # between looks at the topic's settings and its first offset
 
 Record = tuple[bytes, bytes | None]
 
@@ -80,6 +84,13 @@ class LedgerLog:
         self._position = 0
         self._read_at_seconds = time.monotonic()
         self._producer: _Producer | None = None
+        self._topic: object = None  # its id, from the last answer; None = the brokers give it none
+        self._read_topic: object = None  # the same of what was read
+        self._start = 0  # the first offset that is left of it
+        self._looked_at_seconds = float("-inf")
+        self._partitions = 1
+        self._cleanup_policy = "compact"  # as it was last asked
+        self._is_whole = True  # whether the last `news` could read all that was written
 
     @property
     def is_writer(self) -> bool:
@@ -93,21 +104,30 @@ class LedgerLog:
     def news(self) -> tuple[bool, list[Entry]]:
         """What was committed since the last call, oldest first; whether it starts from nothing.
 
-        A topic that does not exist is an empty one. Raises Lost and Unauthorized.
+        A topic that does not exist is an empty one. One that was made again, or has lost records at
+        its beginning, is read again from there. Raises Lost and Unauthorized.
         """
         leader = self._leader()
         if leader is None:
-            was_read, self._position = self._position > 0, 0
+            was_read, self._position, self._is_whole = self._position > 0, 0, True
             self._read_at_seconds = time.monotonic()
             return was_read, []
+        self._is_whole = True
         end = self._offset(leader, _LATEST) if self.is_writer else self._decided_end(leader)
         # what is committed may lag behind what we have just committed, but never the end of the log
         is_anew = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
+        is_anew |= self._position > 0 and self._read_topic != self._topic
+        start = self._start
+        is_looked_at = self._look(leader)
+        is_anew |= self._position > 0 and start < self._start
+        self._read_topic = self._topic
         # what was removed is forgotten by the topic after a day, and later readers miss the removal
         is_anew |= time.monotonic() - self._read_at_seconds > _FORGOTTEN_SECONDS
         position = 0 if is_anew else self._position
         if not position:
-            position = self._offset(leader, _EARLIEST)
+            if not is_looked_at:
+                self._start = self._offset(leader, _EARLIEST)
+            position = self._start
         found: list[Entry] = []
         while position < end:
             entries, after = self._fetched(leader, position)
@@ -118,6 +138,20 @@ class LedgerLog:
         self._position = max(position, 0 if is_anew else self._position)
         self._read_at_seconds = time.monotonic()
         return is_anew, found
+
+    def _look(self, leader: tuple[str, int]) -> bool:
+        """Ask for the first offset that is left and for the settings, now and then; whether it did.
+
+        Compaction leaves the first offset as it is. Retention, or somebody who deletes records,
+        moves it.
+        """
+        if time.monotonic() - self._looked_at_seconds < LOOK_SECONDS:
+            return False
+        self._start = self._offset(leader, _EARLIEST)
+        with suppress(TidegateError, Lost):  # a reader may lack the right
+            self._cleanup_policy = self._cleanup_policy_now()
+        self._looked_at_seconds = time.monotonic()
+        return True
 
     def become_writer(self) -> None:
         """Fence every other writer, and make the topic where there is none.
@@ -157,8 +191,8 @@ class LedgerLog:
             # asked anew: one that died would leave an open transaction, which the coordinator
             # takes a second to end, as it goes on asking the dead broker
             leader = self._leader()
-            if leader is None:
-                raise Lost(f"topic {self.topic} is gone")
+            if leader is None or (self._position > 0 and self._topic != self._read_topic):
+                raise Lost(f"topic {self.topic} is gone, or was made again")
             self._begin(producer)
             batches = _batches(records, producer)
             offsets = [self._append(producer, leader, batch) for batch in batches]
@@ -188,7 +222,9 @@ class LedgerLog:
         return FindCoordinatorRequest(key=self.topic, key_type=1)
 
     def _begin(self, producer: _Producer) -> None:
-        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self.topic, partitions=[0])
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
+            name=self.topic, partitions=[_PARTITION]
+        )
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.topic,
             v3_and_below_producer_id=producer.producer_id,
@@ -267,6 +303,7 @@ class LedgerLog:
         deadline = time.monotonic() + _MARKED_WITHIN_SECONDS
         while (end := self._offset(leader, _LATEST)) < written and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
+        self._is_whole = end >= written
         return end
 
     def _fetched(self, leader: tuple[str, int], position: int) -> tuple[list[Entry], int]:
@@ -331,16 +368,15 @@ class LedgerLog:
         answer = self._client.metadata([self.topic])
         (topic,) = answer.topics
         if topic.error_code == _UNKNOWN_TOPIC:
+            self._partitions, self._cleanup_policy = 1, "compact"  # as we make it
+            self._looked_at_seconds = float("-inf")
             return None
         require_done(topic.error_code, "describe its ledger's topic", self.topic)
-        if len(topic.partitions) != 1:
-            raise WriteRefused(
-                Reason.FOREIGN_CONTENT,
-                f"The topic {self.topic} has {len(topic.partitions)} partitions and cannot hold a "
-                "ledger, which needs one. Name another one in spec.kafka.ledgerTopic.",
-            )
+        self._partitions = len(topic.partitions)
+        self._topic = topic.topic_id if topic.topic_id and topic.topic_id.int else None
         addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        leader = addresses.get(topic.partitions[0].leader_id)
+        first = (one.leader_id for one in topic.partitions if one.partition_index == _PARTITION)
+        leader = addresses.get(next(first, -1))
         if leader is None:
             raise Lost(f"topic {self.topic} has no leader")
         return leader
@@ -388,6 +424,33 @@ class LedgerLog:
 
     def _require_sound(self) -> None:
         """Raise for a topic whose records go away with time: a ledger would be lost with them."""
+        self._cleanup_policy = self._cleanup_policy_now()
+        if self._risk:
+            raise UserActionRequired(Reason.LEDGER_AT_RISK, f"{self._risk}.")
+
+    @property
+    def facts(self) -> LedgerFacts:
+        """How the topic was doing when it was looked at last."""
+        remark = (
+            f"the ledger's topic {self.topic} has {self._partitions} partitions. The ledger is in "
+            "partition 0, and is read and written there. Do not name another topic"
+        )
+        return LedgerFacts(
+            self.topic, self._risk, remark if self._partitions > 1 else "", self._is_whole
+        )
+
+    @property
+    def _risk(self) -> str:
+        if self._cleanup_policy == "compact":
+            return ""
+        return (
+            f"The topic {self.topic} has cleanup.policy={self._cleanup_policy or 'none'}, so Kafka "
+            "deletes Tidegate's ledger in it after a while. Nothing is written, and every quota "
+            "stays as it is. Set cleanup.policy=compact: kafka-configs.sh --alter --entity-type "
+            f"topics --entity-name {self.topic} --add-config cleanup.policy=compact"
+        )
+
+    def _cleanup_policy_now(self) -> str:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE,
             resource_name=self.topic,
@@ -399,13 +462,7 @@ class LedgerLog:
         (result,) = answer.results
         require_done(result.error_code, "describe the settings of its ledger's topic", self.topic)
         policies = [one.value for one in result.configs if one.name == "cleanup.policy"]
-        if policies != ["compact"]:
-            raise UserActionRequired(
-                Reason.FOREIGN_CONTENT,
-                f"The topic {self.topic} has cleanup.policy {policies[0] if policies else 'none'}, "
-                "so Tidegate's ledger in it would be lost with time. Set cleanup.policy=compact. "
-                "Every quota stays as it is.",
-            )
+        return str(policies[0]) if policies else ""
 
 
 _CONCURRENT = 51

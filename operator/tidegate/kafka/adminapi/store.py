@@ -8,6 +8,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
@@ -21,10 +22,10 @@ from tidegate.kafka.adminapi.journal import (
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
 from tidegate.kafka.adminapi.quotas import describe, has_controller
 from tidegate.kafka.claim import claim_to_bytes, next_claim, require_writable
-from tidegate.kafka.ledger import compact
+from tidegate.kafka.ledger import compact, record_to_bytes
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.settings import KafkaConnection
-from tidegate_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
+from tidegate_logic.model import BYTE_RATE_KEYS, Entity, LedgerRecord, QuotaWrite, StoredQuota
 
 LEDGER_TOPIC = "__tidegate_ledger"
 MAX_WRITES = 5000  # a ledger of some MB in one transaction, and a batch is read as a whole
@@ -148,8 +149,8 @@ class AdminQuotaStore:
         if journal.claim is not None or journal.items or journal.strange:
             raise ForeignContent(
                 f"The topic {self.topic} has a ledger already, so no other one is put there. "
-                "Name another topic in spec.kafka.ledgerTopic, or give back what it has with "
-                "`tidegate restore --bootstrap-servers`."
+                "`tidegate explain --bootstrap-servers` shows whose it is, and `tidegate restore "
+                "--bootstrap-servers` restores the quotas that it keeps."
             )
         only_if()
         copies = [outcome(entity, compact(json.loads(data))) for entity, data in records.items()]
@@ -158,6 +159,37 @@ class AdminQuotaStore:
         self._ledger.commit(
             [*copies, moved_record(cluster_id), claim_record(claim_to_bytes(claim))]
         )
+
+    def mend_ledger(
+        self,
+        claim: Claim,
+        records: Mapping[Entity, LedgerRecord],
+        expected_cluster_id: str,
+        *,
+        throttles: bytes | None = None,
+    ) -> None:
+        """See QuotaStore. One transaction has all of it."""
+
+        def attempt() -> None:
+            require_writable(
+                self.address,
+                self._ledger.facts(),
+                expected_cluster_id,
+                (claim.policy_key,),
+                replace(claim, epoch=0),
+            )
+            journal = self._ledger.journal
+            missing = [
+                outcome(entity, record_to_bytes(record))
+                for entity, record in records.items()
+                if journal.item(entity) is None
+            ]
+            if throttles is not None and journal.throttles is None:
+                missing.append(throttles_record(throttles))
+            self._ledger.commit([*missing, claim_record(claim_to_bytes(claim))])
+
+        with self._lock:
+            self._ledger.as_writer(attempt)
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""

@@ -6,10 +6,11 @@ sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
 from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim
+from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.zookeeper.nodes import (
@@ -17,11 +18,12 @@ from tidegate.kafka.zookeeper.nodes import (
     LEDGER_ROOT,
     THROTTLES_PATH,
     EntityReader,
+    ledger_path,
     read_cluster,
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
-from tidegate_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
+from tidegate_logic.model import BYTE_RATE_KEYS, Entity, LedgerRecord, QuotaWrite, StoredQuota
 from tidegate_logic.reasons import Reason
 
 # Every quota entity that Kafka has a node for, in four bulk requests however many there are.
@@ -129,6 +131,47 @@ class ZooKeeperQuotaStore:
         raise Conflict(
             f"The claim on this Kafka cluster keeps changing; policy {wanted.policy_key} tries "
             "again in the next pass."
+        )
+
+    def mend_ledger(
+        self,
+        claim: Claim,
+        records: Mapping[Entity, LedgerRecord],
+        expected_cluster_id: str,
+        *,
+        throttles: bytes | None = None,
+    ) -> None:
+        """See QuotaStore. It takes several transactions; without the last one no claim is there."""
+        content = {ledger_path(entity): record_to_bytes(one) for entity, one in records.items()}
+        if throttles is not None:
+            content[THROTTLES_PATH] = throttles
+        paths = list(content)
+        for start in range(0, len(paths), MAX_WRITES):
+            part = paths[start : start + MAX_WRITES]
+            self._mend({path: content[path] for path in part}, claim, expected_cluster_id)
+        self._mend({CLAIM_PATH: claim_to_bytes(claim)}, claim, expected_cluster_id)
+
+    def _mend(self, content: Mapping[str, bytes], claim: Claim, expected_cluster_id: str) -> None:
+        """Make these nodes where they are missing; a claim that is there gets the new content."""
+        for _ in range(_CLAIM_ATTEMPTS):
+            self._tree.sync()
+            cluster = read_cluster(self._tree)
+            cluster.require_writable(
+                expected_cluster_id, (claim.policy_key,), replace(claim, epoch=0)
+            )
+            nodes = dict(zip(content, self._tree.read(list(content)), strict=True))
+            missing = {path: content[path] for path, node in nodes.items() if node is None}
+            operations: list[Operation] = [*cluster.checks]
+            operations += plan_creates(self._tree, missing) if missing else []
+            present = nodes.get(CLAIM_PATH)
+            if present is not None:
+                operations = [one for one in operations if one.path != CLAIM_PATH]
+                operations.append(SetData(CLAIM_PATH, content[CLAIM_PATH], present.version))
+            if self._is_done(operations):
+                return
+        raise Conflict(
+            f"The cluster's state keeps changing at ZooKeeper {self._tree.address}; the ledger is "
+            "put back with the next pass."
         )
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
