@@ -60,6 +60,14 @@ class Reason(StrEnum):
         "The entity is no longer managed; what it had before Tidegate was put back.",
     )
 
+    RESTORE_WAITS = (
+        "RestoreWaits",
+        (
+            "No member names the quota any more; it is restored after a grace of 30 s, unless one "
+            "names it again."
+        ),
+    )
+
     # why a byte rate is below its contract, or on its way back
     THROTTLED = (
         "Throttled",
