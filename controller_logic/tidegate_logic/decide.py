@@ -306,11 +306,13 @@ def _decide_complete(
             sent=sent,
         )
     plan = as_stored(plan, restored)
+    plan = replace(plan, notes=_of_tiers(plan.notes, memory.tier_of))
     remembered = replace(
         memory,
         charged=charged,
         repairs=repairs,
         removals=plan.removals,
+        tier_of=_tiers_of(wanted, plan, memory),
         throttle=load.memory,
         pace=load.pace,
     )
@@ -354,6 +356,28 @@ def _kept_keys(
     if observation.policy.deleting:
         return keys
     return keys | staying_keys(stored, memory.removals.unwanted, observation.now_seconds)
+
+
+def _tiers_of(wanted: Desired, plan: Plan, memory: Memory) -> Mapping[Entity, str]:
+    """Which tier names each entity, and which did those whose quota waits to be restored."""
+    return {
+        **{entity: owner.tier_key for entity, owner in wanted.owners.items()},
+        **{
+            entity: memory.tier_of[entity]
+            for entity in plan.leaving
+            if entity in memory.tier_of and entity not in wanted.owners
+        },
+    }
+
+
+def _of_tiers(notes: tuple[Note, ...], tier_of: Mapping[Entity, str]) -> tuple[Note, ...]:
+    """The notes, those of quotas that wait to be restored with the tier that named them last."""
+    return tuple(
+        replace(note, tier_key=tier_of.get(note.entity))
+        if note.reason is Reason.RESTORE_WAITS and note.entity is not None
+        else note
+        for note in notes
+    )
 
 
 def _resynced(policy: Policy, memory: Memory) -> tuple[Memory, str]:
@@ -407,6 +431,7 @@ def _reported(
         members=members,
         notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),
         managed=plan.managed,
+        leaving=plan.leaving,
         in_sync=plan.managed - len(late),
         contended=contended,
         largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
@@ -503,7 +528,9 @@ def _leave_everything(
 ) -> Decision:
     """A policy that may not write is deleted: give nothing back, and note the command that does."""
     policy = observation.policy
-    left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None
+    left = None
+    if observation.quotas is not None:
+        left = len(our_entities(without_restored(observation.quotas)[0], policy))
     why = "paused" if policy.paused else "in mode Observe"
     decision = _held(observation, wanted, holds)
     if left == 0:

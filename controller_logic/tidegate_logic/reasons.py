@@ -68,6 +68,11 @@ class Reason(StrEnum):
         ),
     )
 
+    CLIENT_RATES_AWAITED = (
+        "ClientRatesAwaited",
+        "A first quota waits for the first reading of what its clients send, 30 s at most.",
+    )
+
     # why a byte rate is below its contract, or on its way back
     THROTTLED = (
         "Throttled",

@@ -22,7 +22,7 @@ from tidegate_logic.model import (
     QuotaWrite,
     StoredQuota,
 )
-from tidegate_logic.quota_values import quota_words
+from tidegate_logic.quota_values import KEY_WORDS, quota_words, time_words
 from tidegate_logic.quotas.budget import RemovalMemory
 from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.quotas.entity_plan import (
@@ -39,7 +39,7 @@ from tidegate_logic.quotas.entity_plan import (
 from tidegate_logic.quotas.leaving import Grace, Restored, in_grace
 from tidegate_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
 from tidegate_logic.quotas.sent_rates import SentRates
-from tidegate_logic.quotas.steps import KeyRules, MuteGuard
+from tidegate_logic.quotas.steps import KeyRules, KeyStep, MuteGuard
 from tidegate_logic.reasons import Reason
 
 
@@ -69,6 +69,7 @@ class Plan:
     """What happens to every entity that will not stand as promised, and every write.
 
     `managed` counts those that have, or would have, a quota of ours, and those that are given back.
+    `leaving` is when the grace of those ends that wait to be (epoch seconds).
     """
 
     entities: Mapping[Entity, EntityPlan]
@@ -76,6 +77,7 @@ class Plan:
     managed: int = 0
     notes: tuple[Note, ...] = ()
     removals: RemovalMemory = field(default_factory=RemovalMemory)
+    leaving: Mapping[Entity, float] = field(default_factory=dict)
 
 
 def rules_of(policy: Policy, now_seconds: float, sent: Sent) -> EntityRules:
@@ -176,6 +178,8 @@ def make_plan(
     removals = _without_returned(before.removals, leaving, ours)
     judged = judge(policy, leaving, ours, removals, now_seconds=now_seconds)
     grace = Grace() if policy.deleting else in_grace(losing, removals.unwanted, now_seconds)
+    if policy.mode is Mode.OBSERVE:  # nothing is restored, so nothing waits for it either
+        grace = replace(grace, until={})
     for stored, promise in losing:
         planner.plan(
             stored,
@@ -184,7 +188,7 @@ def make_plan(
             is_held=stored.entity in judged.held,
         )
     notes = (judged.note,) if judged.note is not None else ()
-    notes = (*notes, *_entity_notes(planner.entities, quotas))
+    notes = (*notes, *_entity_notes(planner.entities, quotas, now_seconds))
     writes = {**forgotten, **first, **planner.writes}
     return Plan(
         planner.entities,
@@ -192,6 +196,7 @@ def make_plan(
         settled + len(forgotten) + len(first) + planner.count,
         notes,
         replace(judged.memory, unwanted=grace.since),
+        {entity: max(ends.values()) for entity, ends in grace.until.items()},
     )
 
 
@@ -275,7 +280,9 @@ def deletion_plan(
 
 
 def _entity_notes(
-    entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity, StoredQuota]
+    entities: Mapping[Entity, EntityPlan],
+    quotas: Mapping[Entity, StoredQuota],
+    now_seconds: float,
 ) -> Iterable[Note]:
     for entity, plan in entities.items():
         if plan.refused is not None:
@@ -286,6 +293,9 @@ def _entity_notes(
             )
             yield Note(plan.refused, words, entity)
         for step in plan.steps:
+            if step.because is Reason.RESTORE_WAITS:
+                words = f"{entity}: {_leaving_words(step, now_seconds)}"
+                yield Note(Reason.RESTORE_WAITS, words, entity)
             if step.left_to_others:
                 text = quota_words(step.key, step.seen)
                 message = (
@@ -293,6 +303,16 @@ def _entity_notes(
                     f"it to {text}; that stays"
                 )
                 yield Note(Reason.GIVEN_BACK, message, entity)
+
+
+def _leaving_words(step: KeyStep, now_seconds: float) -> str:
+    """What stands without a contract, what it is restored to, when, and what prevents that."""
+    before = step.entry.before if step.entry is not None else None
+    ends = time_words(now_seconds + (step.due_in_seconds or 0.0))
+    return (
+        f"no member names {KEY_WORDS[step.key]} {quota_words(step.key, step.seen)} any more; it is "
+        f"restored to {quota_words(step.key, before)} at {ends}, unless one names it again"
+    )
 
 
 def _refusal_words(reason: Reason, stored: StoredQuota | None) -> str:

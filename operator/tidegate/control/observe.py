@@ -300,6 +300,7 @@ class Observer:
         readings: Readings | None = None,
         usage: Usage | None = None,
         usage_awaited: bool = False,
+        rates_awaited: bool = False,
         rival: Rival = lambda _: None,
         replication: ReplicationOnNics | None = None,
     ) -> ObservationResult:
@@ -319,7 +320,9 @@ class Observer:
             quotas = _read_quotas(declared, cluster, missing)
             client_quotas_exist = _client_quotas_exist(declared, cluster)
         if quotas is not None:
-            frozen = take_out_doubtful(declared, quotas, usage_awaited=usage_awaited)
+            frozen = take_out_doubtful(
+                declared, quotas, usage_awaited=usage_awaited, rates_awaited=rates_awaited
+            )
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
             now_seconds,

@@ -208,6 +208,7 @@ class ControlPass:
         readings: Readings | None = None,
         usage: Usage | None = None,
         usage_awaited: bool = False,
+        rates_awaited: bool = False,
         prepare: Callable[[ObservationResult], Claim | None] = lambda _: None,
         rival: Rival = lambda _: None,
         kafka_users_anew: Callable[[], StrimziUsers | None] | None = None,
@@ -228,6 +229,7 @@ class ControlPass:
                     readings=readings,
                     usage=usage,
                     usage_awaited=usage_awaited,
+                    rates_awaited=rates_awaited,
                     rival=rival,
                     replication=self.replication.beside,
                 )

@@ -22,6 +22,8 @@ CamelCaseWord = Annotated[
     str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z][A-Za-z0-9]*$")
 ]
 StatusText = Annotated[str, Field(max_length=1024)]
+MAX_SHOWN_MEMBERS = 100
+MAX_SHOWN_LEAVING = 100
 
 
 class Condition(SchemaModel):
@@ -91,6 +93,16 @@ class QuotaCounts(SchemaModel):
         default=None,
         description="The worst ratio of permitted total to contract; 1.00 where leaders are even. "
         "Unset where no leader is known.",
+    )
+
+
+class LeavingQuota(SchemaModel):
+    """An entity with a quota that no contract names any more."""
+
+    entity: StatusText = Field(description="User and client id that the quota is for.")
+    restored_at: Timestamp = Field(
+        description="When the quota from before Tidegate is restored, unless a member names the "
+        "entity again before."
     )
 
 
@@ -215,6 +227,13 @@ class PolicyStatus(SchemaModel):
     )
     quotas: QuotaCounts | None = Field(
         default=None, description="The quotas that this policy manages."
+    )
+    leaving: tuple[LeavingQuota, ...] | None = Field(
+        default=None,
+        max_length=MAX_SHOWN_LEAVING,
+        description=f"Quotas that no contract names any more, those that are restored first on "
+        f"top, {MAX_SHOWN_LEAVING} at most. Unset where there are none.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     rollup: RollupStatus | None = Field(
         default=None, description="How far the usage tables are, where the policy asks for them."
@@ -379,7 +398,6 @@ class TierStatus(SchemaModel):
 
 
 OverrideState = Literal["Pending", "Active", "Expired"]
-MAX_SHOWN_MEMBERS = 100
 _ObjectKey = Annotated[str, Field(max_length=512)]
 _Name = Annotated[str, Field(max_length=256)]
 
