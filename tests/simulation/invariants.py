@@ -103,6 +103,8 @@ class Invariants:
         self._has_true_clocks = all(act.kind != "clock jump" for act in world.plan.acts)
         # since when no object names a quota (user and key) any more
         self._unnamed: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+        # when the operator freed whom, under the claim of which uid
+        self._freed: dict[tuple[str, str, str], float] = {}
         self._named: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
         self._l0: dict[tuple[str, str], list[tuple[float, Rates]]] = defaultdict(list)
         self._left: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -265,9 +267,12 @@ class Invariants:
                 self._world.violated(f"{user} {key} is {new}, the ledger says {entry['written']}")
             is_throttled = entry is not None and "of_contract" in entry
             exposure = self._exposure(kafka, user, key, old, is_throttled)
-            memory = record_of(before, user).get(key)
-            if memory is not None and _is_memory(memory) and entry is not None:
-                self._judge_return(process, writer, user, key, new, memory)
+            quota = claim_of(before).get("policy_uid", ""), user, key
+            freed_at = self._freed.pop(quota, None)
+            if new in (None, "0") and left:
+                self._freed[quota] = self._world.scheduler.now
+            elif old in (None, "0") and freed_at is not None:
+                self._judge_return(process, writer, user, key, new, freed_at)
             if (
                 not left and not is_throttled
             ):  # whoever takes over what stands there knows nothing of before
@@ -325,10 +330,10 @@ class Invariants:
         user: str,
         key: str,
         new: str | None,
-        memory: JsonObject,
+        freed_at: float,
     ) -> None:
         """Who was limited until lately, and is again, steps down from what no NIC exceeds."""
-        since = self._world.scheduler.now - memory["written_at_seconds"]
+        since = self._world.scheduler.now - freed_at
         is_late = not self._has_true_clocks or since > REMOVAL_WINDOW_SECONDS - 120.0
         if new is None or is_late or self._world.loads:
             return
