@@ -29,7 +29,7 @@ happened. The same observation and memory always give the same decision; a decis
 were all applied is followed by one without writes, unless a step is due.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tidegate_logic.contracts.adaptive import adaptations
@@ -53,18 +53,23 @@ from tidegate_logic.model import (
     Note,
     Observation,
     Policy,
+    QuotaKey,
     RateForm,
+    StoredQuota,
 )
 from tidegate_logic.quotas import budget, contention
 from tidegate_logic.quotas.contention import Contention
+from tidegate_logic.quotas.leaving import Restored, staying_keys, without_restored
 from tidegate_logic.quotas.plan import (
     Before,
     Plan,
+    as_stored,
     deletion_plan,
     make_plan,
     our_entities,
 )
 from tidegate_logic.quotas.precedence import DefaultEntityQuotas
+from tidegate_logic.quotas.sent_rates import SentRates
 from tidegate_logic.quotas.strimzi import forgotten, leave_to_strimzi, with_causes
 from tidegate_logic.readings import Flows, flows_of
 from tidegate_logic.reasons import Reason
@@ -87,7 +92,7 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Decide what to write, report and remember; the module's docstring has the order of steps."""
     admission = leave_to_strimzi(admit(observation.policy, observation.tiers), observation.strimzi)
-    observation = replace(observation, tiers=admission.tiers)
+    observation, restored = _apart(replace(observation, tiers=admission.tiers))
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
@@ -97,7 +102,9 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         now_seconds=observation.now_seconds,
         stale_after_seconds=stale_after_seconds,
     )
-    decision, memory = _decide(replace(observation, tiers=overridden.tiers), flows, memory)
+    decision, memory = _decide(
+        replace(observation, tiers=overridden.tiers), flows, restored, memory
+    )
     judged = decision.throttle.judged_by_newest if decision.throttle is not None else {}
     watched = watch(observation, flows, memory.pressures, judged)
     levels, causes = level_reports(decision, memory.causes, now_seconds=observation.now_seconds)
@@ -118,6 +125,17 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
 
 
+def _apart(observation: Observation) -> tuple[Observation, Restored]:
+    """The observation with only what is ours in the ledger, and what else the ledger remembers.
+
+    A policy that is being deleted keeps no memory: every record of it is to go.
+    """
+    if observation.quotas is None or observation.policy.deleting:
+        return observation, Restored()
+    quotas, restored = without_restored(observation.quotas)
+    return replace(observation, quotas=quotas) if restored.keys else observation, restored
+
+
 def _advised(observation: Observation, memory: Memory) -> Recommendations:
     """Contracts as usage makes them; as declared without usage or all tiers, or when deleting."""
     if observation.usage is None or observation.tiers is None or observation.policy.deleting:
@@ -129,8 +147,12 @@ def _advised(observation: Observation, memory: Memory) -> Recommendations:
     return advise(basis, memory.advised)
 
 
-def _decide(observation: Observation, flows: Flows, memory: Memory) -> tuple[Decision, Memory]:
+def _decide(
+    observation: Observation, flows: Flows, restored: Restored, memory: Memory
+) -> tuple[Decision, Memory]:
     holds, memory = holds_of(observation, memory)
+    if holds:  # a member that is absent may have been there meanwhile: its grace begins again
+        memory = replace(memory, removals=replace(memory.removals, unwanted={}))
     leaders = _leaders(observation)
     memory = replace(
         memory,
@@ -143,7 +165,7 @@ def _decide(observation: Observation, flows: Flows, memory: Memory) -> tuple[Dec
         return _leave_everything(observation, wanted, holds), memory
     if holds or observation.quotas is None:
         return _held(observation, wanted, holds), memory
-    return _decide_complete(observation, wanted, flows, memory)
+    return _decide_complete(observation, wanted, flows, restored, memory)
 
 
 def settle(
@@ -215,7 +237,7 @@ def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -
 
 
 def _decide_complete(
-    observation: Observation, wanted: Desired, flows: Flows, memory: Memory
+    observation: Observation, wanted: Desired, flows: Flows, restored: Restored, memory: Memory
 ) -> tuple[Decision, Memory]:
     policy, now_seconds = observation.policy, observation.now_seconds
     quotas = observation.quotas or {}
@@ -228,7 +250,9 @@ def _decide_complete(
         period_seconds=period_seconds,
         now_seconds=now_seconds,
     )
-    inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
+    inherited = DefaultEntityQuotas(
+        quotas, policy, lambda entity: _kept_keys(quotas[entity], wanted, memory, observation)
+    )
     memory, resynced = _resynced(policy, memory)
     contract_of = wanted.promise_of
     # in mode Observe nothing is put back, and giving back is no fight: no one is left alone
@@ -252,12 +276,23 @@ def _decide_complete(
         contended=contended.keys(),
     )
     before = Before(
-        contended, memory.removals, observation.frozen, forgotten(ours, observation.strimzi)
+        contended,
+        memory.removals,
+        observation.frozen,
+        forgotten(ours, observation.strimzi),
+        restored,
     )
+    sent = SentRates(observation, flows, restored)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(
-            ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds
+            ours,
+            quotas,
+            policy=policy,
+            inherited=inherited,
+            before=before,
+            now_seconds=now_seconds,
+            sent=sent,
         )
     else:
         plan = make_plan(
@@ -268,12 +303,16 @@ def _decide_complete(
             inherited=inherited,
             before=before,
             now_seconds=now_seconds,
+            sent=sent,
         )
+    plan = as_stored(plan, restored)
+    plan = replace(plan, notes=_of_tiers(plan.notes, memory.tier_of))
     remembered = replace(
         memory,
         charged=charged,
         repairs=repairs,
         removals=plan.removals,
+        tier_of=_tiers_of(wanted, plan, memory),
         throttle=load.memory,
         pace=load.pace,
     )
@@ -307,6 +346,38 @@ def _decide_complete(
         resynced=resynced,
     )
     return _with_deferred(decision, admission), replace(remembered, pace=load.pace)
+
+
+def _kept_keys(
+    stored: StoredQuota, wanted: Desired, memory: Memory, observation: Observation
+) -> Set[QuotaKey]:
+    """The keys that the entity keeps in this pass: those that are wanted, and those in grace."""
+    keys = wanted.keys_of(stored.entity)
+    if observation.policy.deleting:
+        return keys
+    return keys | staying_keys(stored, memory.removals.unwanted, observation.now_seconds)
+
+
+def _tiers_of(wanted: Desired, plan: Plan, memory: Memory) -> Mapping[Entity, str]:
+    """Which tier names each entity, and which did those whose quota waits to be restored."""
+    return {
+        **{entity: owner.tier_key for entity, owner in wanted.owners.items()},
+        **{
+            entity: memory.tier_of[entity]
+            for entity in plan.leaving
+            if entity in memory.tier_of and entity not in wanted.owners
+        },
+    }
+
+
+def _of_tiers(notes: tuple[Note, ...], tier_of: Mapping[Entity, str]) -> tuple[Note, ...]:
+    """The notes, those of quotas that wait to be restored with the tier that named them last."""
+    return tuple(
+        replace(note, tier_key=tier_of.get(note.entity))
+        if note.reason is Reason.RESTORE_WAITS and note.entity is not None
+        else note
+        for note in notes
+    )
 
 
 def _resynced(policy: Policy, memory: Memory) -> tuple[Memory, str]:
@@ -360,6 +431,7 @@ def _reported(
         members=members,
         notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),
         managed=plan.managed,
+        leaving=plan.leaving,
         in_sync=plan.managed - len(late),
         contended=contended,
         largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
@@ -456,7 +528,9 @@ def _leave_everything(
 ) -> Decision:
     """A policy that may not write is deleted: give nothing back, and note the command that does."""
     policy = observation.policy
-    left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None
+    left = None
+    if observation.quotas is not None:
+        left = len(our_entities(without_restored(observation.quotas)[0], policy))
     why = "paused" if policy.paused else "in mode Observe"
     decision = _held(observation, wanted, holds)
     if left == 0:

@@ -39,7 +39,8 @@ class Memory:
     """What one pass hands to the next; if it is lost, steps and budget come from the ledger.
 
     `charged` holds (time, number of charged entity writes), oldest first, of the write budget's
-    last period. `removals` is what the guard against mass removals needs; `held_since` is since
+    last period. `tier_of` is which tier named each entity last, as long as it has a quota for it;
+    `removals` is what the guard against mass removals needs; `held_since` is since
     when each hold has been there without a break; `pressures` what was said of each broker last;
     `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the
     throttle and to the spread of its writes, `adaptations` to scaling method Adaptive. `advised` is
@@ -49,6 +50,7 @@ class Memory:
 
     charged: tuple[tuple[float, int], ...] = ()
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
+    tier_of: Mapping[Entity, str] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
     held_since: Mapping[Reason, float] = field(default_factory=dict)
     pressures: Mapping[int, Pressure] = field(default_factory=dict)
@@ -99,7 +101,8 @@ class Decision:
     `watched` has every live broker against its limits; None = load is not known. `throttle` is what
     load made of every rate, None = the policy measures none, or the pass is held. `levels` is what
     each level with members is; none while the pass is held. `advice` is what usage says of members'
-    contracts, by tier and member.
+    contracts, by tier and member. `leaving` are entities with a quota that no contract names any
+    more, and when it is restored (epoch seconds), unless one does again.
     """
 
     writes: tuple[QuotaWrite, ...] = ()
@@ -120,3 +123,4 @@ class Decision:
     overridden: Overridden = field(default_factory=Overridden)
     advice: Mapping[tuple[str, str], tuple[Advice, ...]] = field(default_factory=dict)
     resynced: str = ""
+    leaving: Mapping[Entity, float] = field(default_factory=dict)

@@ -63,6 +63,13 @@ def number_words(key: QuotaKey, number: int) -> str:
     return rate_words(number) if key in BYTE_RATE_KEYS else quota_words(key, str(number))
 
 
+def time_words(seconds: float) -> str:
+    """A moment for people, in UTC and whole seconds, never too early: `14:05:09 UTC`."""
+    minutes, second = divmod(ceil(seconds), 60)
+    hour, minute = divmod(minutes % (24 * 60), 60)
+    return f"{hour:02d}:{minute:02d}:{second:02d} UTC"
+
+
 def quota_words(key: QuotaKey, text: str | None) -> str:
     """One stored value for people; byte rates with the exact text in parentheses."""
     if text is None:

@@ -60,6 +60,19 @@ class Reason(StrEnum):
         "The entity is no longer managed; what it had before Tidegate was put back.",
     )
 
+    RESTORE_WAITS = (
+        "RestoreWaits",
+        (
+            "No member names the quota any more; it is restored after a grace of 30 s, unless one "
+            "names it again."
+        ),
+    )
+
+    CLIENT_RATES_AWAITED = (
+        "ClientRatesAwaited",
+        "A first quota waits for the first reading of what its clients send, 30 s at most.",
+    )
+
     # why a byte rate is below its contract, or on its way back
     THROTTLED = (
         "Throttled",

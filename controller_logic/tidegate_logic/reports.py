@@ -24,6 +24,7 @@ from tidegate_logic.model import (
 )
 from tidegate_logic.quota_values import KEY_WORDS, number_of, quota_words, rate_words
 from tidegate_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
+from tidegate_logic.quotas.leaving import GRACE_SECONDS
 from tidegate_logic.quotas.steps import KeyStep, MuteGuard
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.decision import (
@@ -303,6 +304,14 @@ def _verdict_of_steps(
             Reason.GIVEN_BACK if given_back else promised.reason,
             promised.wording,
         )
+    waits = [step for step in plan.steps if step.because is Reason.RESTORE_WAITS]
+    if waits:
+        keys = " and ".join(KEY_WORDS[step.key] for step in waits)
+        words = (
+            f"{promised.message}; {keys} without a contract, restored within "
+            f"{GRACE_SECONDS:.0f} s unless the contract names it again"
+        )
+        return promised.state, Reason.RESTORE_WAITS, words
     if any(step.because is Reason.MINIMUM_CHANGE for step in plan.steps):
         words = (
             f"leaders moved by less than {policy.minimum_change_percent} %: quota stays as it "

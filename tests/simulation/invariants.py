@@ -27,6 +27,7 @@ from tidegate.resources.fields import parse_moment
 from tidegate_logic.contracts.targets import is_override_only
 from tidegate_logic.model import QuotaWindow
 from tidegate_logic.quotas.mute import predicted_mute_seconds
+from tidegate_logic.quotas.sent_rates import FASTEST_NIC_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -40,6 +41,7 @@ KEYS = frozenset(QUOTA_KEYS.values())
 # a list may be this old before nothing is decided on it any more, and some seconds for the pass
 KNOWN_SECONDS = 960.0
 REMOVAL_WINDOW_SECONDS = 900.0
+GRACE_SECONDS = 30.0
 NO_MUTE_BELOW = 1024
 
 Nodes = Mapping[str, Any]
@@ -52,14 +54,29 @@ def config_of(nodes: Nodes, user: str) -> dict[str, Any]:
     return json.loads(node.data)["config"] if node is not None and node.data else {}
 
 
-def entries_of(nodes: Nodes, user: str) -> dict[str, Any]:
+def record_of(nodes: Nodes, user: str) -> dict[str, Any]:
     node = nodes.get(f"{LEDGER}users%2F{user}")
     return json.loads(node.data)["entries"] if node is not None else {}
 
 
-def ledger_users(nodes: Nodes) -> set[str]:
+def entries_of(nodes: Nodes, user: str) -> dict[str, Any]:
+    """The quotas of ours; without those that the ledger only remembers as restored."""
+    record = record_of(nodes, user)
+    return {key: entry for key, entry in record.items() if not _is_memory(entry)}
+
+
+def _is_memory(entry: JsonObject) -> bool:
+    return entry["reason"] == "GivenBack" and entry["written"] in (None, "0")
+
+
+def record_users(nodes: Nodes) -> set[str]:
     prefix = f"{LEDGER}users%2F"
     return {path.removeprefix(prefix) for path in nodes if path.startswith(prefix)}
+
+
+def ledger_users(nodes: Nodes) -> set[str]:
+    """The users with a quota of ours."""
+    return {user for user in record_users(nodes) if entries_of(nodes, user)}
 
 
 def claim_of(nodes: Nodes) -> dict[str, Any]:
@@ -84,6 +101,11 @@ class Invariants:
         # when the operator changed a quota, from what to what: a window still knows both
         self._changes: dict[tuple[str, str, str], list[tuple[float, int]]] = defaultdict(list)
         self._has_true_clocks = all(act.kind != "clock jump" for act in world.plan.acts)
+        # since when no object names a quota (user and key) any more
+        self._unnamed: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+        # when the operator freed whom, under the claim of which uid
+        self._freed: dict[tuple[str, str, str], float] = {}
+        self._named: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
         self._l0: dict[tuple[str, str], list[tuple[float, Rates]]] = defaultdict(list)
         self._left: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self._managed: dict[str, list[tuple[float, int]]] = defaultdict(list)
@@ -112,6 +134,14 @@ class Invariants:
         for name in names:
             now = world.scheduler.now
             self._l0[where, name].append((now, self._promised_to_l0(where, name)))
+            keys = self._wanted_keys(where, name)
+            named = {(user, key) for user in keys for key in keys[user]}
+            since = self._unnamed[where, name]
+            for quota in named:
+                since.pop(quota, None)
+            for quota in self._named[where, name] - named:
+                since[quota] = now
+            self._named[where, name] = named
 
     def _stays_as_it_is(self, policy: JsonObject) -> None:
         kafka = self._kafka_of(policy)
@@ -237,6 +267,12 @@ class Invariants:
                 self._world.violated(f"{user} {key} is {new}, the ledger says {entry['written']}")
             is_throttled = entry is not None and "of_contract" in entry
             exposure = self._exposure(kafka, user, key, old, is_throttled)
+            quota = claim_of(before).get("policy_uid", ""), user, key
+            freed_at = self._freed.pop(quota, None)
+            if new in (None, "0") and left:
+                self._freed[quota] = self._world.scheduler.now
+            elif old in (None, "0") and freed_at is not None:
+                self._judge_return(process, writer, user, key, new, freed_at)
             if (
                 not left and not is_throttled
             ):  # whoever takes over what stands there knows nothing of before
@@ -285,6 +321,31 @@ class Invariants:
         if predicted > allowed + 0.01:
             self._world.violated(
                 f"{user} {key} {old} -> {new} may mute for {predicted:.1f} s, {allowed} s are allowed"
+            )
+
+    def _judge_return(
+        self,
+        process: Process,
+        writer: str,
+        user: str,
+        key: str,
+        new: str | None,
+        freed_at: float,
+    ) -> None:
+        """Who was limited until lately, and is again, steps down from what no NIC exceeds."""
+        since = self._world.scheduler.now - freed_at
+        is_late = not self._has_true_clocks or since > REMOVAL_WINDOW_SECONDS - 120.0
+        if new is None or is_late or self._world.loads:
+            return
+        policy = self._policy(process.where, writer.rpartition("/")[2])
+        allowed = 12.0
+        if policy is not None:
+            allowed = policy["spec"].get("escalation", {}).get("maxMuteSeconds", 12.0)
+        predicted = predicted_mute_seconds(FASTEST_NIC_BYTES_PER_SECOND, int(new), QuotaWindow())
+        if predicted > allowed + 0.01:
+            self._world.violated(
+                f"{user} {key} was restored {since:.0f} s ago and gets {new}, which may mute for "
+                f"{predicted:.1f} s, {allowed} s are allowed"
             )
 
     def _judge_l0(
@@ -337,6 +398,13 @@ class Invariants:
         left += [(now, user) for user in gone]
         percent = policy["spec"].get("removal", {}).get("maxPercent", 50)
         most = max(count for _, count in managed)
+        unnamed = self._unnamed[process.where, name]
+        for user, key, *_ in sorted(quota for quotas in leaving.values() for quota in quotas):
+            since = now - unnamed.get((user, key), -GRACE_SECONDS)
+            if since < GRACE_SECONDS - 1.0 and self._has_true_clocks:
+                self._world.violated(
+                    f"{user} {key} was restored {since:.0f} s after no object named it any more"
+                )
         users = {user for _, user in left}
         if gone and len(users) * 100 > percent * most:
             self._world.violated(
@@ -410,11 +478,11 @@ class Invariants:
         if not living and claim:
             yield f"the claim of {claim['policy_uid']} on {kafka.name} is left, and its policy is gone"
         rates = self.wanted(owner, name, kafka.largest_leaders) if owner is not None else {}
-        yield from self._wrong_quotas(kafka, rates)
+        yield from self._wrong_quotas(kafka, rates, has_policy=owner is not None)
         for where in living.values():
             yield from self._wrong_status(where, name, rates if where == owner else None)
 
-    def _wrong_quotas(self, kafka: Kafka, rates: Rates) -> Iterable[str]:
+    def _wrong_quotas(self, kafka: Kafka, rates: Rates, *, has_policy: bool) -> Iterable[str]:
         nodes = kafka.tree._nodes
         users = {path.removeprefix(USERS) for path in nodes if path.startswith(USERS)}
         for user in sorted(users | ledger_users(nodes) | rates.keys()):
@@ -427,8 +495,16 @@ class Invariants:
                     yield f"{kafka.name}: the ledger still has {user} {key}"
                 if rate is None and text not in self._foreign[kafka.name][user, key]:
                     yield f"{kafka.name}: {user} {key} is {text}, which no one but the operator wrote"
-            if not rates.get(user) and entries == {} and user in ledger_users(nodes):
+        for user in sorted(record_users(nodes)):
+            memories = [one for one in record_of(nodes, user).values() if _is_memory(one)]
+            if not entries_of(nodes, user) and not memories:
                 yield f"{kafka.name}: an empty ledger record of {user} is left"
+            oldest = self._world.scheduler.now - REMOVAL_WINDOW_SECONDS - 120.0
+            late = [one for one in memories if one["written_at_seconds"] < oldest]
+            if late and self._has_true_clocks and has_policy:
+                yield f"{kafka.name}: the ledger remembers {user} for longer than a quarter of an hour"
+            if memories and not has_policy:
+                yield f"{kafka.name}: the ledger remembers {user}, and its policy is gone"
 
     def _wrong_status(self, where: str, name: str, rates: Rates | None) -> Iterable[str]:
         policy = self._policy(where, name)

@@ -20,7 +20,7 @@ from tidegate.kafka.quota_store import Claim
 from tidegate.kube import api
 from tidegate_logic.contracts.desired import Desired
 from tidegate_logic.model import DeletionPolicy
-from tidegate_logic.quotas import plan
+from tidegate_logic.quotas import entity_plan, leaving, plan
 from tidegate_logic.quotas.budget import RemovalMemory
 
 
@@ -110,6 +110,16 @@ def replication_record() -> None:
     store.ZooKeeperQuotaStore.keep_throttle_record = lambda *_: None  # type: ignore[method-assign]
 
 
+def grace() -> None:
+    """Undoes the grace (quotas/leaving.py): what no contract names is restored at once."""
+    leaving.GRACE_SECONDS = 0.0  # type: ignore[misc]
+
+
+def restored_memory() -> None:
+    """Undoes the memory of restored quotas (quotas/leaving.py): each first quota is set at once."""
+    entity_plan.remembered = lambda *_, **__: None  # type: ignore[attr-defined]
+
+
 FIXES: dict[str, Callable[[], None]] = {
     "A1": a1,
     "A1-budget": a1_budget,
@@ -122,4 +132,6 @@ FIXES: dict[str, Callable[[], None]] = {
     "A11-window": a11_window,
     "A11-confirmation": a11_confirmation,
     "replication-record": replication_record,
+    "grace": grace,
+    "restored-memory": restored_memory,
 }

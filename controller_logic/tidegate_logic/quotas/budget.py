@@ -210,9 +210,12 @@ class RemovalMemory:
     `managed` has (time, count of managed entities), oldest and highest first; `left` since when
     each entity that was let go is leaving; `confirmed` are the quotas that a person confirmed for
     removal and that are not all given back yet; `used` is the confirmation that was used last.
+    `unwanted` is since when each quota has been without a contract (see `leaving.py`); none of it
+    is kept over a pass that may not know all members.
     """
 
     managed: tuple[tuple[float, int], ...] = ()
     left: Mapping[Entity, float] = field(default_factory=dict)
     confirmed: frozenset[tuple[Entity, QuotaKey]] = frozenset()
     used: str = ""
+    unwanted: Mapping[tuple[Entity, QuotaKey], float] = field(default_factory=dict)

@@ -4,13 +4,14 @@ Whose entity it is, and whether it may be touched at all, is asked here; what th
 not.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from tidegate_logic.contracts.targets import Promise, QuotaScaling, quotas_of
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     Contract,
+    Entity,
     LedgerEntry,
     LedgerRecord,
     Policy,
@@ -19,8 +20,14 @@ from tidegate_logic.model import (
     StoredQuota,
     WriteKind,
 )
-from tidegate_logic.quota_values import KEY_WORDS, quota_words
+from tidegate_logic.quota_values import KEY_WORDS, enforced_rate, quota_words
 from tidegate_logic.quotas.contention import Contention
+from tidegate_logic.quotas.leaving import (
+    RestoredKeys,
+    is_end_of_throttle,
+    is_restored,
+    remembered,
+)
 from tidegate_logic.quotas.precedence import InheritedQuota
 from tidegate_logic.quotas.steps import (
     KeyRules,
@@ -40,7 +47,7 @@ _KEY_ORDER = {key: place for place, key in enumerate(QuotaKey)}
 _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 
 InheritedQuotas = Mapping[QuotaKey, InheritedQuota]
-_NOTHING_INHERITED: InheritedQuotas = {}
+Sent = Callable[[Entity, QuotaKey], int | None]
 
 
 @value(frozen=True, slots=True)
@@ -70,37 +77,56 @@ Planned = tuple[EntityPlan, QuotaWrite | None]
 
 @dataclass(frozen=True, slots=True)
 class EntityRules:
-    """What holds for every entity of one pass; `policy` is who signs the ledger."""
+    """What holds for every entity of one pass; `policy` is who signs the ledger.
+
+    `sent` says what clients may have sent where no quota held them: see `sent_rates.py`.
+    """
 
     policy: Policy
     keys: KeyRules
+    sent: Sent
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What bears on one entity, beside its own quota and record.
+
+    `inherited` holds what default entities say for the same bucket, per byte-rate key; `in_grace`
+    until when (epoch seconds) quotas wait that no contract names; `is_held` keeps them all;
+    `restored` is what the record remembers.
+    """
+
+    contention: Contention | None = None
+    inherited: InheritedQuotas = field(default_factory=dict)
+    in_grace: Mapping[QuotaKey, float] = field(default_factory=dict)
+    is_held: bool = False
+    restored: RestoredKeys = field(default_factory=dict)
 
 
 def plan_entity(
-    stored: StoredQuota,
-    promise: Promise,
-    rules: EntityRules,
-    *,
-    may_give_back: bool,
-    contention: Contention | None = None,
-    inherited: InheritedQuotas = _NOTHING_INHERITED,
+    stored: StoredQuota, promise: Promise, rules: EntityRules, beside: Beside
 ) -> Planned:
     """The next steps of one entity, and the write that makes them.
 
     Foreign content, another policy's record and a contended entity are left as they are.
-
-    `inherited` holds what default entities say for the same bucket, per byte-rate key.
     """
     if stored.problem is not None:
         return EntityPlan(refused=Reason.FOREIGN_CONTENT), None
     if stored.ledger is not None and not stored.is_of(rules.policy):
         return EntityPlan(refused=Reason.CLUSTER_ALREADY_MANAGED), None
     entries = _NO_ENTRIES if stored.ledger is None else stored.ledger.entries
-    if contention is not None:
-        return EntityPlan(refused=Reason.CONTENDED, contention=contention), None
+    if beside.contention is not None:
+        return EntityPlan(refused=Reason.CONTENDED, contention=beside.contention), None
+    inherited = beside.inherited
     steps = [
         follow(
-            KeyState(key, stored.values.get(key), entries.get(key), inherited.get(key)),
+            KeyState(
+                key,
+                text := stored.values.get(key),
+                entries.get(key),
+                inherited.get(key),
+                rules.sent(stored.entity, key) if enforced_rate(text) is None else None,
+            ),
             target,
             rules.keys,
         )
@@ -109,8 +135,40 @@ def plan_entity(
     for key, entry in entries.items():
         if key not in promise.keys:
             standing = KeyState(key, stored.values.get(key), entry, inherited.get(key))
-            steps.append(give_back(standing, rules.keys) if may_give_back else _held_back(standing))
-    return EntityPlan(tuple(steps)), _write(stored, steps, entries, policy=rules.policy)
+            steps.append(_let_go(standing, promise, rules, beside))
+    return EntityPlan(tuple(steps)), _write(
+        stored, steps, {**beside.restored, **entries}, policy=rules.policy
+    )
+
+
+def _let_go(standing: KeyState, promise: Promise, rules: EntityRules, beside: Beside) -> KeyStep:
+    """The step of a key that is not wanted: it stays for now, or is given back and remembered."""
+    if beside.is_held:
+        return _kept(standing, Reason.REMOVAL_HELD, arrived=False)
+    if (until_seconds := beside.in_grace.get(standing.key)) is not None:
+        due_in_seconds = until_seconds - rules.keys.now_seconds
+        return _kept(standing, Reason.RESTORE_WAITS, arrived=True, due_in_seconds=due_in_seconds)
+    step, entry = give_back(standing, rules.keys), standing.entry
+    if entry is None or step.entry is not None or rules.policy.deleting:
+        return step
+    if is_end_of_throttle(entry, promise):
+        return step
+    memory = remembered(entry, step.key, step.text, now_seconds=rules.keys.now_seconds)
+    return step if memory is None else replace(step, entry=memory)
+
+
+def _kept(
+    standing: KeyState, because: Reason, *, arrived: bool, due_in_seconds: float | None = None
+) -> KeyStep:
+    return KeyStep(
+        standing.key,
+        standing.seen,
+        standing.seen,
+        standing.entry,
+        because,
+        arrived=arrived,
+        due_in_seconds=due_in_seconds,
+    )
 
 
 def first_write(
@@ -120,7 +178,8 @@ def first_write(
 
     The same as `plan_entity` makes key by key; a cluster that Tidegate meets for the first time has
     thousands of these. None = it takes a plan. Not for an entity that load holds below its
-    contract, nor for one that a default entity's quota holds already: see `precedence.py`.
+    contract, nor for one that a default entity's quota holds already (see `precedence.py`), nor for
+    one whose clients may have sent something that is known.
     """
     if stored.values or stored.ledger is not None or stored.problem is not None:
         return None
@@ -142,17 +201,6 @@ def first_write(
     return QuotaWrite(entity, texts, stored, record, _FIRST_WRITE, _FIRST_QUOTA, first_words, False)
 
 
-def _held_back(standing: KeyState) -> KeyStep:
-    return KeyStep(
-        standing.key,
-        standing.seen,
-        standing.seen,
-        standing.entry,
-        Reason.REMOVAL_HELD,
-        arrived=False,
-    )
-
-
 def forget(
     stored: StoredQuota, because: Reason = Reason.GIVEN_BACK, message: str = ""
 ) -> QuotaWrite:
@@ -162,6 +210,17 @@ def forget(
     )
     return QuotaWrite(
         stored.entity, {}, stored, None, WriteKind.RECORD, because, message, charged=False
+    )
+
+
+def forget_memory(stored: StoredQuota, kept: RestoredKeys) -> QuotaWrite:
+    """Drop what the record remembers of restored quotas, but for what is `kept`; Kafka's stays."""
+    entries = stored.ledger.entries if stored.ledger is not None else _NO_ENTRIES
+    left = {key: one for key, one in entries.items() if key in kept or not is_restored(one)}
+    record = replace(stored.ledger, entries=left) if stored.ledger is not None and left else None
+    words = f"{stored.entity}: restored a quarter of an hour ago; the ledger remembers it no longer"
+    return QuotaWrite(
+        stored.entity, {}, stored, record, WriteKind.RECORD, Reason.GIVEN_BACK, words, charged=False
     )
 
 
@@ -318,7 +377,7 @@ def _why(step: KeyStep) -> str:
 def _record_words(step: KeyStep) -> str:
     return (
         "no longer recorded as Tidegate's"
-        if step.entry is None
+        if step.entry is None or is_restored(step.entry)
         else "recorded as Tidegate's from now on"
     )
 

@@ -15,25 +15,31 @@ from tidegate_logic.model import (
     DeletionPolicy,
     Entity,
     LedgerEntry,
+    Mode,
     Note,
     Policy,
     QuotaKey,
     QuotaWrite,
     StoredQuota,
 )
-from tidegate_logic.quota_values import quota_words
+from tidegate_logic.quota_values import KEY_WORDS, quota_words, time_words
 from tidegate_logic.quotas.budget import RemovalMemory
 from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.quotas.entity_plan import (
+    Beside,
     EntityPlan,
     EntityRules,
+    Sent,
     first_write,
     forget,
+    forget_memory,
     is_converged,
     plan_entity,
 )
+from tidegate_logic.quotas.leaving import Grace, Restored, in_grace
 from tidegate_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
-from tidegate_logic.quotas.steps import KeyRules, MuteGuard
+from tidegate_logic.quotas.sent_rates import SentRates
+from tidegate_logic.quotas.steps import KeyRules, KeyStep, MuteGuard
 from tidegate_logic.reasons import Reason
 
 
@@ -42,16 +48,19 @@ class Before:
     """The entities that are left alone now, and what the mass-removal guard remembers.
 
     `frozen` as in `model.Observation`. `owned` are entities of which the record is dropped, because
-    a KafkaUser declares their quotas, each with the words for it.
+    a KafkaUser declares their quotas, each with the words for it. `restored` is what the ledger
+    remembers of quotas that are none of ours any more: `quotas` of the pass are without it.
     """
 
     contended: Mapping[Entity, Contention] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
     owned: Mapping[Entity, str] = field(default_factory=dict)
+    restored: Restored = field(default_factory=Restored)
 
 
 _NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
+_NO_GRACE: Mapping[QuotaKey, float] = {}
 _UNREAD = Reason.ZOOKEEPER_UNREACHABLE, "its quota could not be read; it stays as it is"
 
 
@@ -60,6 +69,7 @@ class Plan:
     """What happens to every entity that will not stand as promised, and every write.
 
     `managed` counts those that have, or would have, a quota of ours, and those that are given back.
+    `leaving` is when the grace of those ends that wait to be (epoch seconds).
     """
 
     entities: Mapping[Entity, EntityPlan]
@@ -67,12 +77,13 @@ class Plan:
     managed: int = 0
     notes: tuple[Note, ...] = ()
     removals: RemovalMemory = field(default_factory=RemovalMemory)
+    leaving: Mapping[Entity, float] = field(default_factory=dict)
 
 
-def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
+def rules_of(policy: Policy, now_seconds: float, sent: Sent) -> EntityRules:
     """What holds for every entity in a pass of this moment (seconds since the epoch)."""
     return EntityRules(
-        policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy))
+        policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy)), sent
     )
 
 
@@ -84,31 +95,32 @@ def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[E
 class _Planner:
     """Plans one entity after the other under the rules of this pass; `count` counts them."""
 
-    def __init__(
-        self,
-        rules: EntityRules,
-        contended: Mapping[Entity, Contention],
-        inherited: DefaultEntityQuotas,
-    ) -> None:
+    def __init__(self, rules: EntityRules, before: Before, inherited: DefaultEntityQuotas) -> None:
         self._rules = rules
-        self._contended = contended
+        self._before = before
         self._inherited = inherited
         self.entities: dict[Entity, EntityPlan] = {}
         self.writes: dict[Entity, QuotaWrite] = {}
         self.count = 0
 
-    def plan(self, stored: StoredQuota, promise: Promise, *, may_give_back: bool) -> None:
+    def plan(
+        self,
+        stored: StoredQuota,
+        promise: Promise,
+        *,
+        in_grace: Mapping[QuotaKey, float] = _NO_GRACE,
+        is_held: bool = False,
+    ) -> None:
         """Plan this one, and keep what has to be said of it and written for it."""
-        entity = stored.entity
-        inherited_here = self._inherited.below(entity) if self._inherited else _NOTHING
-        plan, write = plan_entity(
-            stored,
-            promise,
-            self._rules,
-            may_give_back=may_give_back,
-            contention=self._contended.get(entity),
-            inherited=inherited_here,
+        entity, before = stored.entity, self._before
+        beside = Beside(
+            before.contended.get(entity),
+            self._inherited.below(entity) if self._inherited else _NOTHING,
+            in_grace,
+            is_held,
+            before.restored.recent(entity, self._rules.keys.now_seconds),
         )
+        plan, write = plan_entity(stored, promise, self._rules, beside)
         self.count += 1
         self.entities[entity] = plan
         if write is not None:
@@ -129,13 +141,14 @@ def make_plan(
     inherited: DefaultEntityQuotas,
     before: Before,
     now_seconds: float,
+    sent: SentRates,
 ) -> Plan:
     """Plan every entity that is not as promised, last those that would lose a key.
 
     Those are all counted first, because the guard against mass removals judges their number.
     """
-    rules = rules_of(policy, now_seconds)
-    planner = _Planner(rules, before.contended, inherited)
+    rules = rules_of(policy, now_seconds, sent.of)
+    planner = _Planner(rules, before, inherited)
     losing = [
         (stored, NOTHING)
         for entity, stored in ours.items()
@@ -149,7 +162,7 @@ def make_plan(
         for entity, words in before.owned.items()
     }
     settled = 0
-    first = _first_writes(wanted, quotas, inherited, rules)
+    first = _first_writes(wanted, quotas, inherited, rules, sent)
     for entity, promise in wanted.promises(without=first):
         stored = quotas.get(entity)
         if stored is None:
@@ -160,19 +173,46 @@ def make_plan(
         elif entity in ours and loses_a_key(stored, promise):
             losing.append((stored, promise))
         else:
-            planner.plan(stored, promise, may_give_back=True)
-    judged = judge(policy, leaving_entities(losing), ours, before.removals, now_seconds=now_seconds)
+            planner.plan(stored, promise)
+    leaving = leaving_entities(losing)
+    removals = _without_returned(before.removals, leaving, ours)
+    judged = judge(policy, leaving, ours, removals, now_seconds=now_seconds)
+    grace = Grace() if policy.deleting else in_grace(losing, removals.unwanted, now_seconds)
+    if policy.mode is Mode.OBSERVE:  # nothing is restored, so nothing waits for it either
+        grace = replace(grace, until={})
     for stored, promise in losing:
-        planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
+        planner.plan(
+            stored,
+            promise,
+            in_grace=grace.of(stored.entity),
+            is_held=stored.entity in judged.held,
+        )
     notes = (judged.note,) if judged.note is not None else ()
-    notes = (*notes, *_entity_notes(planner.entities, quotas))
+    notes = (*notes, *_entity_notes(planner.entities, quotas, now_seconds))
+    writes = {**forgotten, **first, **planner.writes}
     return Plan(
         planner.entities,
-        {**forgotten, **first, **planner.writes},
+        {**_memories_over(planner, before, writes.keys(), rules), **writes},
         settled + len(forgotten) + len(first) + planner.count,
         notes,
-        judged.memory,
+        replace(judged.memory, unwanted=grace.since),
+        {entity: max(ends.values()) for entity, ends in grace.until.items()},
     )
+
+
+def _memories_over(
+    planner: _Planner, before: Before, written: Collection[Entity], rules: EntityRules
+) -> dict[Entity, QuotaWrite]:
+    """The records that need not remember a restored quota any longer, where nothing else is due."""
+    found: dict[Entity, QuotaWrite] = {}
+    if rules.policy.mode is Mode.OBSERVE:
+        return found
+    for stored in before.restored.forgettable(rules.policy, rules.keys.now_seconds):
+        plan = planner.entities.get(stored.entity)
+        if stored.entity not in written and (plan is None or plan.refused is None):
+            kept = before.restored.recent(stored.entity, rules.keys.now_seconds)
+            found[stored.entity] = forget_memory(stored, kept)
+    return found
 
 
 def _first_writes(
@@ -180,6 +220,7 @@ def _first_writes(
     quotas: Mapping[Entity, StoredQuota],
     inherited: DefaultEntityQuotas,
     rules: EntityRules,
+    sent: SentRates,
 ) -> dict[Entity, QuotaWrite]:
     """The writes of the members that get their first quota."""
     found: dict[Entity, QuotaWrite] = {}
@@ -188,10 +229,23 @@ def _first_writes(
         stored = quotas.get(entity)
         if stored is None or entity in held or (defaults and inherited.below(entity)):
             continue
+        if stored.ledger is None and not stored.values and sent.knows(entity):
+            continue
         write = first_write(stored, owner.member.contract, owner.scaling, rules)
         if write is not None:
             found[entity] = write
     return found
+
+
+def as_stored(plan: Plan, restored: Restored) -> Plan:
+    """The plan whose writes were decided on what the store has, with what its records remember."""
+    if restored.stored.keys().isdisjoint(plan.writes):
+        return plan
+    writes = {
+        entity: replace(write, seen=restored.stored.get(entity, write.seen))
+        for entity, write in plan.writes.items()
+    }
+    return replace(plan, writes=writes)
 
 
 def deletion_plan(
@@ -202,6 +256,7 @@ def deletion_plan(
     inherited: DefaultEntityQuotas,
     before: Before,
     now_seconds: float,
+    sent: SentRates,
 ) -> Plan:
     """What a policy in deletion still does: give all back, or with Retain forget its records.
 
@@ -218,13 +273,16 @@ def deletion_plan(
         inherited=inherited,
         before=before,
         now_seconds=now_seconds,
+        sent=sent,
     )
     free = {entity: replace(write, charged=False) for entity, write in plan.writes.items()}
     return replace(plan, writes=free)
 
 
 def _entity_notes(
-    entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity, StoredQuota]
+    entities: Mapping[Entity, EntityPlan],
+    quotas: Mapping[Entity, StoredQuota],
+    now_seconds: float,
 ) -> Iterable[Note]:
     for entity, plan in entities.items():
         if plan.refused is not None:
@@ -235,6 +293,9 @@ def _entity_notes(
             )
             yield Note(plan.refused, words, entity)
         for step in plan.steps:
+            if step.because is Reason.RESTORE_WAITS:
+                words = f"{entity}: {_leaving_words(step, now_seconds)}"
+                yield Note(Reason.RESTORE_WAITS, words, entity)
             if step.left_to_others:
                 text = quota_words(step.key, step.seen)
                 message = (
@@ -242,6 +303,16 @@ def _entity_notes(
                     f"it to {text}; that stays"
                 )
                 yield Note(Reason.GIVEN_BACK, message, entity)
+
+
+def _leaving_words(step: KeyStep, now_seconds: float) -> str:
+    """What stands without a contract, what it is restored to, when, and what prevents that."""
+    before = step.entry.before if step.entry is not None else None
+    ends = time_words(now_seconds + (step.due_in_seconds or 0.0))
+    return (
+        f"no member names {KEY_WORDS[step.key]} {quota_words(step.key, step.seen)} any more; it is "
+        f"restored to {quota_words(step.key, before)} at {ends}, unless one names it again"
+    )
 
 
 def _refusal_words(reason: Reason, stored: StoredQuota | None) -> str:
@@ -335,6 +406,17 @@ def judge(
     return Removal(
         frozenset(new), kept, _held_note(policy, token, len(new), lately=len(was.left), most=most)
     )
+
+
+def _without_returned(
+    before: RemovalMemory, leaving: Leaving, ours: Collection[Entity]
+) -> RemovalMemory:
+    """The memory without members that came back in their grace: nothing of them has left."""
+    returned = {entity for entity, _ in before.unwanted if entity in ours and entity not in leaving}
+    if returned.isdisjoint(before.left):
+        return before
+    left = {entity: at for entity, at in before.left.items() if entity not in returned}
+    return replace(before, left=left)
 
 
 def _quotas_of(leaving: Leaving) -> frozenset[tuple[Entity, QuotaKey]]:

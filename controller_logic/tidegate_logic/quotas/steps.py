@@ -4,9 +4,9 @@ A key is followed (towards a target) or given back (towards what stood there bef
 ways lower byte rates through the mute guard only. Whether an entity may be written at all, and what
 the budget allows, is decided elsewhere.
 
-A quota where none was in force is set at once: it is not known yet what its clients send, so no
-step can be computed. In force counts also what a default entity says for the very same bucket, for
-there the same window goes on.
+A quota where none was in force steps down from what its clients may have sent, where that is known
+or to be feared (see `sent_rates.py`); else it is set at once. In force counts also what a default
+entity says for the very same bucket, for there the same window goes on.
 """
 
 from dataclasses import dataclass, replace
@@ -32,8 +32,8 @@ from tidegate_logic.value import value
 # A broker mutes a client for bytes that it sent under the old quota, and no later raise frees it
 # (control.md 0.2). So a lowering goes down in steps, each bounded by the highest quota that was in
 # force while the window filled. The ledger carries what is needed, so a restarted operator goes on
-# where the last one stopped. Not guarded: a quota where none was in force, since it is not known
-# yet what its clients send.
+# where the last one stopped. Not guarded: a quota where none was in force and nothing is known of
+# what its clients send.
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,17 @@ class KeyRules:
 
 @value(frozen=True, slots=True)
 class KeyState:
-    """One key as it stands: its text in Kafka (None = none), our ledger entry, the default's."""
+    """One key as it stands: its text in Kafka (None = none), our ledger entry, the default's.
+
+    `sent` is what clients may have sent lately in bytes/s where no rate was in force; None = that
+    is not known, and nothing is to step down from.
+    """
 
     key: QuotaKey
     seen: str | None
     entry: LedgerEntry | None
     inherited: InheritedQuota | None = None
+    sent: int | None = None
 
     @property
     def rate_in_force(self) -> int | None:
@@ -157,10 +162,10 @@ class KeyStep:
     """One key after the pass. `kind` None = nothing is written for it.
 
     `text` is what will stand in Kafka (None = no quota), `seen` what stands there now, `entry` the
-    ledger's entry after the write (None = the key is not ours any more). `arrived` is true when
-    nothing is left to do. `due_in_seconds` says when the next step may follow; `because` is the
-    cause of the write, or why there is none although the key has not arrived; `left_to_others` is
-    set where another writer changed a key that we let go: theirs stays.
+    ledger's entry after the write (None = nothing of the key is known any more). `arrived` is true
+    when nothing is left to do. `due_in_seconds` says when the next step may follow; `because` is
+    the cause of the write, or why there is none although the key has not arrived; `left_to_others`
+    is set where another writer changed a key that we let go: theirs stays.
     """
 
     key: QuotaKey
@@ -205,6 +210,10 @@ def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
     in_force = standing.rate_in_force
     if in_force is not None and target.value < in_force:
         return _lower(standing, target, in_force, rules=rules, cause=cause)
+    if in_force is None and standing.sent is not None and target.value < standing.sent:
+        step = rules.guard.step(target.value, standing.sent, None, now_seconds=rules.now_seconds)
+        if step.value < standing.sent:  # else the policy allows no safe step, and one is as good
+            return _step_down(standing, target, step, rules=rules, cause=cause)
     kind, charged = _kind(cause, raises=raises)
     entry = _entry(standing, target.text, rules=rules, reason=cause, basis=target.basis)
     return KeyStep(standing.key, standing.seen, target.text, entry, cause, kind, charged)
@@ -326,6 +335,12 @@ def _lower(
         if step.wait_seconds or not standing.disturbed:
             return _waiting(standing, step)
         return _accepted_on_the_way(standing, target, rules)
+    return _step_down(standing, target, step, rules=rules, cause=cause)
+
+
+def _step_down(
+    standing: KeyState, target: Target, step: Step, *, rules: KeyRules, cause: Reason
+) -> KeyStep:
     arrived = step.value == target.value
     text = target.text if arrived else str(step.value)
     kind, charged = _kind(cause, raises=False)

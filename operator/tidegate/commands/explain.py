@@ -40,7 +40,7 @@ from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.resources.fields import parse_moment
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.decide import decide
-from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     Default,
@@ -184,6 +184,12 @@ def _author_sentences(
     yield f"Why: {author.entry.reason.value}. {author.entry.reason.meaning}"
     yield from _throttle_sentences(author, report)
     yield f"Before Tidegate it was {quota_words(explanation.key, author.entry.before)}."
+    restored_at = outlook.restored_at.get(applies.entity)
+    if restored_at is not None:
+        yield (
+            f"No member names it any more: that is restored in "
+            f"{max(0.0, restored_at - now_seconds):.0f} s, unless a member names it again."
+        )
 
 
 def _missing_sentences(
@@ -466,7 +472,7 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
 def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
-        decision, _ = decide(seen.observation, Memory())
+        decision, _ = decide(seen.observation, source.memory(seen.observation.quotas or ()))
         warnings = (
             *(f"{hold.reason.value}: {hold.message}" for hold in decision.holds),
             *source.remarks(),
@@ -565,7 +571,8 @@ def _outlook(source: PolicySource, decision: Decision) -> Outlook:
     refused = {report.entity for report in decision.members if not report.counts}
     counting = {report.entity for report in decision.members if report.counts}
     managed = source.declared.entities - (refused - counting)
-    return Outlook(policy.key, source.kubernetes is not None, held, alone, managed)
+    asked = source.kubernetes is not None
+    return Outlook(policy.key, asked, held, alone, managed, decision.leaving)
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:

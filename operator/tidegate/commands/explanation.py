@@ -5,6 +5,7 @@ As values, and as plain data for programs; `explain.py` has the sentences for pe
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 from tidegate.commands.output import Document
 from tidegate.commands.plan import entity_document
@@ -24,6 +25,7 @@ from tidegate_logic.quota_values import (
     enforced_rate,
     same_quota,
 )
+from tidegate_logic.quotas.leaving import is_restored
 from tidegate_logic.quotas.precedence import (
     Applicable,
     PrecedenceLevel,
@@ -79,6 +81,7 @@ class Outlook:
     `left_alone_until` has the members that the operator leaves alone, by what their tiers' statuses
     say; `asked` = there are such statuses. `held` is why the operator writes nothing now, empty =
     nothing is known to keep it from it; `managed` are the entities that the policy names.
+    `restored_at` is when quotas that no member names any more are restored (epoch seconds).
     `policy_key` None = no policy is known.
     """
 
@@ -87,6 +90,7 @@ class Outlook:
     held: str = ""
     left_alone_until: Mapping[Entity, str] = field(default_factory=dict)
     managed: frozenset[Entity] = frozenset()
+    restored_at: Mapping[Entity, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,7 @@ def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKe
     stored = quotas.get(entity)
     record = stored.ledger if stored else None
     entry = record.entries.get(key) if record else None
-    if stored is None or record is None or entry is None:
+    if stored is None or record is None or entry is None or is_restored(entry):
         return None
     return Author(record, entry, same_quota(stored.values.get(key), entry.written))
 
@@ -255,6 +259,8 @@ def _key(explanation: KeyExplanation, brokers: int | None, outlook: Outlook) -> 
         document["ledger"] = _ledger(explanation.author)
         if not explanation.author.still_ours:
             document["leftAloneUntil"] = outlook.left_alone_until.get(applies.entity)
+        if (restored_at := outlook.restored_at.get(applies.entity)) is not None:
+            document["restoredAt"] = rfc3339(ceil(restored_at))
     if explanation.report:
         document["member"] = _member(explanation.key, explanation.report)
     if explanation.override:

@@ -40,11 +40,15 @@ from tidegate.kube.api import (
 from tidegate.kube.rollup_jobs import read_result
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.authentication import secret_names
+from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
 from tidegate.settings import PolicyBounds
-from tidegate_logic.model import Note, Usage
+from tidegate_logic.decision import Memory
+from tidegate_logic.model import Entity, Note, QuotaKey, Usage
+from tidegate_logic.quotas.budget import RemovalMemory
+from tidegate_logic.quotas.leaving import GRACE_SECONDS
 from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
@@ -227,6 +231,23 @@ class PolicySource:
     tiers_changed_ms: Mapping[str, int] = field(default_factory=dict)
     bounds: PolicyBounds = field(default_factory=PolicyBounds)
     annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def memory(self, entities: Iterable[Entity]) -> Memory:
+        """What the operator remembers of these entities and its status shows: the graces.
+
+        Everything else of its memory is in no status, and is as after a restart.
+        """
+        since = {
+            one["entity"]: parse_moment(one["restoredAt"]) - GRACE_SECONDS
+            for one in self.status.get("leaving") or ()
+        }
+        unwanted = {
+            (entity, key): since[str(entity)]
+            for entity in entities
+            if str(entity) in since
+            for key in QuotaKey
+        }
+        return Memory(removals=RemovalMemory(unwanted=unwanted))
 
     def zookeeper_secrets(self) -> Secrets:
         """The Secrets for ZooKeeper. Raises NotFound when they must come from a file instead."""

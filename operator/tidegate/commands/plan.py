@@ -37,7 +37,7 @@ from tidegate.control.report.status import advice_remarks, override_remarks
 from tidegate.errors import TidegateError
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.decide import decide
-from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
     Advice,
     Default,
@@ -145,7 +145,7 @@ def _row(
 def plan_exit_code(decision: Decision) -> ExitCode:
     """2 when anything would be written now or later, 1 when a hold leaves that unknown, else 0."""
     stepping = any(report.state is MemberState.STEPPING for report in decision.members)
-    if planned_writes(decision) or decision.deferred_writes or stepping:
+    if planned_writes(decision) or decision.deferred_writes or decision.leaving or stepping:
         return ExitCode.WOULD_CHANGE
     return ExitCode.ERROR if decision.holds else ExitCode.OK
 
@@ -452,7 +452,7 @@ def decided(
     """
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
-    return seen, _awake(seen)
+    return seen, _awake(seen, source)
 
 
 def decided_with_replication(
@@ -472,10 +472,10 @@ def decided_with_replication(
                     replication, _ = decided_now(around, source, cluster, ReplicationMemory())
         except TidegateError as error:
             replication = error
-    return seen, _awake(seen), replication
+    return seen, _awake(seen, source), replication
 
 
-def _awake(seen: ObservationResult) -> Decision:
+def _awake(seen: ObservationResult, source: PolicySource) -> Decision:
     awake = replace(seen.observation, policy=replace(seen.observation.policy, paused_by=()))
-    decision, _ = decide(awake, Memory())
+    decision, _ = decide(awake, source.memory(awake.quotas or ()))
     return decision

@@ -116,6 +116,7 @@ class Controller:
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
+        self._no_reading_since: float | None = None
         self._ledger_moved = False
         self._ledger = LedgerWatch(key, monotonic=context.clock.monotonic)
         self._ledger_mended = False
@@ -381,6 +382,7 @@ class Controller:
             readings=readings,
             usage=usage,
             usage_awaited=is_applied and (rollups is None or rollups.unread),
+            rates_awaited=self._is_first_reading_awaited(declared, readings),
             prepare=prepare,
             before_writes=partial(self._have_ledger_remembered, policy),
             rival=self._rival_of(policy),
@@ -490,6 +492,16 @@ class Controller:
         if done:
             log.warning("Lost ledger: answered", policy=self._key, answer=answer.value, done=done)
             self._context.reporter.mended_ledger(policy, done)
+
+    def _is_first_reading_awaited(self, declared: Declared, readings: Readings | None) -> bool:
+        """Whether a first quota still waits for what its clients send: half a minute at most."""
+        if readings is not None or declared.spec.metrics is None or declared.policy.deleting:
+            self._no_reading_since = None
+            return False
+        now_seconds = self._context.clock.monotonic()
+        if self._no_reading_since is None:
+            self._no_reading_since = now_seconds
+        return now_seconds - self._no_reading_since < _FIRST_READING_SECONDS
 
     def _take_ledger_along(
         self,
@@ -694,6 +706,7 @@ def _rollup_dependencies(
 
 PENDING_AFTER_SECONDS = 5.0
 _REPORT_WAITS_SECONDS = 15.0
+_FIRST_READING_SECONDS = 30.0
 
 
 @contextmanager

@@ -2,16 +2,17 @@
 
 A tier that cannot be read, or of which it is not known whether the policy lets it in, may be the
 one that counts for an entity. Contracts may be recommended ones whose source was not read yet. One
-of Strimzi's KafkaUsers may declare the quotas of a user while these cannot be read. Such entities
-are taken out of the observation, so that the core leaves them alone; all others go on. A
-policy that is being deleted gives everything back, in doubt or not.
+of Strimzi's KafkaUsers may declare the quotas of a user while these cannot be read. What clients
+without a quota send is known with the first reading only. Such entities are taken out of the
+observation, so that the core leaves them alone; all others go on. A policy that is being deleted
+gives everything back, in doubt or not.
 """
 
 from collections.abc import Iterator, Mapping
 
 from tidegate.control.declared import Declared
 from tidegate_logic.contracts.allowed import is_allowed
-from tidegate_logic.model import Entity, Note, StoredQuota
+from tidegate_logic.model import BYTE_RATE_KEYS, Entity, Note, StoredQuota
 from tidegate_logic.quotas.strimzi import is_within_reach, unread_words
 from tidegate_logic.reasons import Reason
 
@@ -29,12 +30,24 @@ _USAGE_AWAITED = (
 )
 
 
+_RATES_AWAITED = (
+    Reason.CLIENT_RATES_AWAITED,
+    "its first quota waits for the first reading of what its clients send, half a minute at most, "
+    "so that they are not throttled for longer than necessary",
+)
+
+
 def take_out_doubtful(
-    declared: Declared, quotas: dict[Entity, StoredQuota], *, usage_awaited: bool
+    declared: Declared,
+    quotas: dict[Entity, StoredQuota],
+    *,
+    usage_awaited: bool,
+    rates_awaited: bool,
 ) -> Frozen:
     """Remove from `quotas` what must stay as it is; why, for the entities that a tier names.
 
     `usage_awaited`: usage may come, and contracts with it, so members that have a quota keep it.
+    `rates_awaited`: what clients send will be known soon, so first byte rates wait for it.
     """
     if declared.policy.deleting:
         return {}
@@ -44,6 +57,8 @@ def take_out_doubtful(
         members = {member.entity for tier in declared.tiers or () for member in tier.members}
         ours = {entity for entity in members & quotas.keys() if quotas[entity].ledger is not None}
         frozen |= dict.fromkeys(ours, _USAGE_AWAITED)
+    if rates_awaited:
+        frozen |= dict.fromkeys(_without_byte_rate(declared, quotas), _RATES_AWAITED)
     if declared.strimzi is not None and declared.strimzi.unread:
         unread = Reason.KAFKA_USERS_UNREAD, unread_words(declared.strimzi)
         named = {entity for entity in quotas if is_within_reach(entity)}
@@ -51,6 +66,25 @@ def take_out_doubtful(
     for entity in (*frozen, *ownerless):
         quotas.pop(entity, None)
     return frozen
+
+
+def _without_byte_rate(
+    declared: Declared, quotas: Mapping[Entity, StoredQuota]
+) -> Iterator[Entity]:
+    """The entities with a byte rate in their contract, or as a default, that Kafka has none for."""
+    members = (member for tier in declared.tiers or () for member in tier.members)
+    wanted = [
+        (member.entity, {key for key in BYTE_RATE_KEYS if member.contract.gives(key)})
+        for member in members
+        if member.contract is not None
+    ]
+    wanted += [
+        (entity, rates.keys() & BYTE_RATE_KEYS)
+        for entity, rates in declared.policy.defaults.items()
+    ]
+    for entity, keys in wanted:
+        if entity in quotas and not keys <= quotas[entity].values.keys():
+            yield entity
 
 
 def unknown_tiers(declared: Declared) -> Iterator[Note]:

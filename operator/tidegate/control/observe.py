@@ -327,6 +327,7 @@ class Observer:
         readings: Readings | None = None,
         usage: Usage | None = None,
         usage_awaited: bool = False,
+        rates_awaited: bool = False,
         rival: Rival = lambda _: None,
         ledger: LedgerLook = ledger_unknown,
         replication: ReplicationOnNics | None = None,
@@ -355,7 +356,9 @@ class Observer:
             if loss is not None and not (loss.is_confirmed and declared.policy.deleting):
                 missing.append((loss.reason, loss.message))
         if quotas is not None:
-            frozen = take_out_doubtful(declared, quotas, usage_awaited=usage_awaited)
+            frozen = take_out_doubtful(
+                declared, quotas, usage_awaited=usage_awaited, rates_awaited=rates_awaited
+            )
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
             now_seconds,

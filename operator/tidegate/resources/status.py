@@ -22,6 +22,8 @@ CamelCaseWord = Annotated[
     str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z][A-Za-z0-9]*$")
 ]
 StatusText = Annotated[str, Field(max_length=1024)]
+MAX_SHOWN_MEMBERS = 100
+MAX_SHOWN_LEAVING = 100
 
 
 class Condition(SchemaModel):
@@ -112,6 +114,16 @@ class LedgerStatus(SchemaModel):
         default=None,
         description="quotas.managed when the records were counted. Where it differs now, an "
         "earlier version of Tidegate has reported since, and the count is not used.",
+    )
+
+
+class LeavingQuota(SchemaModel):
+    """An entity with a quota that no contract names any more."""
+
+    entity: StatusText = Field(description="User and client id that the quota is for.")
+    restored_at: Timestamp = Field(
+        description="When the quota from before Tidegate is restored, unless a member names the "
+        "entity again before."
     )
 
 
@@ -239,6 +251,13 @@ class PolicyStatus(SchemaModel):
     )
     ledger: LedgerStatus | None = Field(
         default=None, description="The ledger that this policy has begun."
+    )
+    leaving: tuple[LeavingQuota, ...] | None = Field(
+        default=None,
+        max_length=MAX_SHOWN_LEAVING,
+        description=f"Quotas that no contract names any more, those that are restored first on "
+        f"top, {MAX_SHOWN_LEAVING} at most. Unset where there are none.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     rollup: RollupStatus | None = Field(
         default=None, description="How far the usage tables are, where the policy asks for them."
@@ -403,7 +422,6 @@ class TierStatus(SchemaModel):
 
 
 OverrideState = Literal["Pending", "Active", "Expired"]
-MAX_SHOWN_MEMBERS = 100
 _ObjectKey = Annotated[str, Field(max_length=512)]
 _Name = Annotated[str, Field(max_length=256)]
 

@@ -145,9 +145,12 @@ def test_too_many_removals_wait_for_a_person_who_confirms_them_once(stage: Stage
         lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": value}),
     )
     stage.run()
+    assert stage.produce() == "10000000", "the grace of 30 s is not over"
+    stage.now += 30
+    stage.run()
     assert stage.produce() is None
     tier = stage.tier()
-    stage.now += 60
+    stage.now += 1000
     stage.run()
     stage.kubernetes.delete(tier)
     stage.restart()

@@ -569,6 +569,8 @@ def test_who_is_left_alone_on_a_broker_over_its_limit_is_named_also_of_level_l0(
     policy = stage.policy(metrics=METRICS, brokers=LIMITS)
     stage.tier()
     stage.run()
+    stage.now += 30  # no reading comes
+    stage.run()
     for _ in range(3):
         stage.now += 31
         stage.store.put(ALICE, {PRODUCE: "90000000"})

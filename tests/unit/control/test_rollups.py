@@ -415,6 +415,8 @@ def test_applied_recommendations_become_quotas_and_are_in_the_tiers_status() -> 
     )
     tier = stage.tier(rate="10M")
     stage.run()
+    stage.now += 30  # no reading comes
+    stage.run()
     assert stage.produce() == "10000000"
     usage = Usage(
         7,
@@ -445,6 +447,8 @@ def test_after_a_take_over_recommended_contracts_hold_until_the_result_was_read(
     )
     tier = stage.tier(rate="10M")
     stage.run()
+    stage.now += 30  # no reading comes
+    stage.run()
     usage = Usage(
         7,
         NOW,
@@ -463,8 +467,10 @@ def test_after_a_take_over_recommended_contracts_hold_until_the_result_was_read(
     awaits = FixedProgress(desk.looker.look(policy, desk.spec) if looked else None)
     stage.controllers["streaming/orders"]._rollups = awaits  # type: ignore[assignment]
     stage.run()
+    stage.now += 30
+    stage.run()
     assert stage.produce() == "12000000"
-    assert stage.produce(Entity(user="bob")) == "10000000", "a first quota waits for nothing"
+    assert stage.produce(Entity(user="bob")) == "10000000", "a first quota waits for no result"
     assert "could not be read yet" in stage.message(tier)
     stage.controllers["streaming/orders"]._rollups = read  # type: ignore[assignment]
     stage.run()

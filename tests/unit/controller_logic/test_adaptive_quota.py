@@ -76,12 +76,22 @@ def measured(
     )
 
 
+def under_contract(
+    wants: dict[tuple[int, Direction], float], contract: Contract | None = None
+) -> Measured:
+    """The same with the contract in force, and clients that begin to send after that."""
+    world = measured({}, contract)
+    world.run()
+    world.wants = wants
+    return world
+
+
 GREEDY = {(1, OUT): 50.0, (2, OUT): 25.0}
 EVEN = {(1, OUT): 20.0, (2, OUT): 10.0}
 
 
 def test_a_first_quota_is_max() -> None:
-    world = measured(GREEDY)
+    world = measured(EVEN)
     world.run()
     assert world.text(ALICE) == str(20 * MB)
 
@@ -89,8 +99,7 @@ def test_a_first_quota_is_max() -> None:
 def test_greedy_clients_are_lowered_to_the_contracts_total_in_one_safe_step_and_reported_why() -> (
     None
 ):
-    world = measured(GREEDY)
-    world.run()
+    world = under_contract(GREEDY)
     (write,) = world.watch(120)
     assert world.text(ALICE) == str(15 * MB)
     assert (write.reason, write.kind) == (Reason.ADAPTED, WriteKind.LOWERING)
@@ -129,9 +138,10 @@ def test_a_new_operator_repeats_nothing() -> None:
 
 def test_leaders_that_move_are_followed_at_once_and_free_of_charge() -> None:
     """A share of the way from Mean to Max means the same whatever the leaders are."""
-    world = measured(GREEDY)
+    world = measured({})
     world.topology = topology({"orders": {1: 1, 2: 1, 3: 1}})
     world.run()
+    world.wants = GREEDY
     assert world.text(ALICE) == str(10 * MB)
     world.topology = UNEVEN
     (write,) = world.after(15).writes
@@ -145,8 +155,7 @@ def test_leaders_that_move_are_followed_at_once_and_free_of_charge() -> None:
 
 @pytest.mark.parametrize("form", [RateForm.PER_BROKER, RateForm.TOTAL])
 def test_other_forms_of_contract_do_not_depend_on_the_method(form: RateForm) -> None:
-    world = measured(GREEDY, Contract(form, 30 * MB))
-    world.run()
+    world = under_contract(GREEDY, Contract(form, 30 * MB))
     before = world.text(ALICE)
     assert world.watch(300) == []
     assert world.text(ALICE) == before
@@ -175,6 +184,6 @@ def test_switching_to_adaptive_begins_with_what_is_in_force(
 
 
 def test_in_mode_observe_only_the_contract_at_max_is_proposed() -> None:
-    world = measured(GREEDY, mode=Mode.OBSERVE)
+    world = measured(EVEN, mode=Mode.OBSERVE)
     decision = world.after(300)
     assert [write.values for write in decision.would_write] == [{FETCH: str(20 * MB)}]

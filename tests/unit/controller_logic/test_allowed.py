@@ -107,7 +107,7 @@ def test_a_shorter_list_gives_the_quota_back_as_if_the_member_had_been_removed()
     world.run()
     assert world.text(BOB) == "5000000"
     world.policy = replace(world.policy, allowed=(AllowedEntities(users=("alice",)),))
-    decision = world.after(60)
+    decision = world.after_grace(60)
     assert [(write.entity, write.kind) for write in decision.writes] == [(BOB, WriteKind.GIVE_BACK)]
     assert (world.text(ALICE), world.text(BOB)) == ("5000000", None)
 

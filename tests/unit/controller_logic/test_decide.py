@@ -44,7 +44,7 @@ def test_an_equal_quota_is_not_rewritten_but_recorded_so_that_it_can_be_given_ba
         (WriteKind.RECORD, {})
     ]
     world.tiers = ()
-    world.after(60)
+    world.after_grace(60)
     assert world.text(ALICE, QuotaKey.REQUEST_PERCENTAGE) == "50.0"
     assert world.quotas[ALICE].ledger is None
 

@@ -17,12 +17,12 @@ from tests.unit.controller_logic.worlds import (
 from tidegate_logic.contracts.leader_scaling import Leaders
 from tidegate_logic.contracts.targets import QuotaScalings, promise_of
 from tidegate_logic.model import Contract, RateForm, TopicLeaders
-from tidegate_logic.quotas.entity_plan import ChangeWords, first_write, plan_entity
+from tidegate_logic.quotas.entity_plan import Beside, ChangeWords, first_write, plan_entity
 from tidegate_logic.quotas.plan import rules_of
 from tidegate_logic.quotas.steps import KeyState, follow
 
 TOPOLOGY = topology({"orders": {1: 2, 2: 1}, "leaderless": TopicLeaders({1: 1}, leaderless=1)})
-RULES = rules_of(policy(), START_SECONDS)
+RULES = rules_of(policy(), START_SECONDS, lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -
     scaling = QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice)
     promise = promise_of(contract, scaling)
     write = first_write(stored(ALICE), contract, scaling, RULES)
-    _, planned = plan_entity(stored(ALICE), promise, RULES, may_give_back=True)
+    _, planned = plan_entity(stored(ALICE), promise, RULES, Beside())
     steps = tuple(
         follow(KeyState(key, None, None), target, RULES.keys)
         for key, target in promise.targets.items()
@@ -66,5 +66,5 @@ def test_leaders_that_are_not_known_in_full_set_no_first_quota() -> None:
     scaling = QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice)
     promise = promise_of(alice.contract, scaling)
     assert first_write(stored(ALICE), alice.contract, scaling, RULES) is None
-    _, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True)
+    _, write = plan_entity(stored(ALICE), promise, RULES, Beside())
     assert write is None

@@ -23,7 +23,7 @@ from tests.unit.controller_logic.worlds import (
     tier,
 )
 from tidegate_logic.decision import Decision, Memory
-from tidegate_logic.model import Member
+from tidegate_logic.model import Member, QuotaWrite, WriteKind
 from tidegate_logic.reasons import Reason
 
 
@@ -37,7 +37,7 @@ def test_what_is_given_back_is_exactly_what_stood_there(before: str | None) -> N
     world.now_seconds += 60
     run_to_the_end(world)
     assert world.text(ALICE) == before
-    assert world.quotas[ALICE].ledger is None
+    assert world.is_forgotten(ALICE)
 
 
 def test_giving_back_a_smaller_quota_goes_down_in_steps() -> None:
@@ -45,7 +45,7 @@ def test_giving_back_a_smaller_quota_goes_down_in_steps() -> None:
     world.quotas = {ALICE: stored(ALICE, {FETCH: "2000000"})}
     world.run()
     world.tiers = ()
-    world.now_seconds += 60
+    world.after_grace(60)
     assert run_to_the_end(world) == ["5000000", "2500000", "2000000"]
 
 
@@ -54,7 +54,7 @@ def test_on_the_way_to_less_than_1024_no_step_is_one_that_the_store_refuses() ->
     world.quotas = {ALICE: stored(ALICE, {FETCH: "1007"})}
     world.run()
     world.tiers = ()
-    world.now_seconds += 60
+    world.after_grace(60)
     assert run_to_the_end(world) == ["8057", "4029", "2015", "1024", "1007"]
 
 
@@ -64,7 +64,7 @@ def test_a_key_that_left_the_contract_is_given_back_and_the_other_stays() -> Non
     )
     world.run()
     world.tiers = (tier(member(ALICE, per_broker(MB))),)
-    world.after(60)
+    world.after_grace(60)
     assert (world.text(ALICE, FETCH), world.text(ALICE, PRODUCE)) == ("1000000", None)
 
 
@@ -73,7 +73,7 @@ def test_what_somebody_changed_since_is_theirs_when_we_let_go() -> None:
     world.run()
     world.someone_sets(ALICE, "7000000")
     world.tiers = ()
-    decision = world.after(60)
+    decision = world.after_grace(60)
     assert world.text(ALICE) == "7000000"
     assert world.quotas is not None
     assert world.quotas[ALICE].ledger is None
@@ -96,7 +96,7 @@ def test_too_many_removals_are_held_until_exactly_these_are_confirmed() -> None:
             f"{message} (its value now, {other}, does not confirm this removal)"
         ]
     confirm(world, token)
-    decision = world.after(1)
+    decision = world.after(30)  # since it was held, their grace has passed
     assert len(decision.writes) == 10
     assert any(token in note.message for note in decision.notes)
 
@@ -124,10 +124,10 @@ def test_a_confirmation_of_one_key_is_none_of_the_other_that_leaves_before_it_is
     confirm(world, asked_for(world.after(5)))
     world.after(1)  # the next lowering has to wait
     world.tiers = ()
-    decision = world.after(60)
+    decision = world.after(23)
     assert (world.text(ALICE, FETCH), world.text(ALICE, PRODUCE)) == ("10000000", "10000000")
     confirm(world, asked_for(decision))
-    world.after(1)
+    world.after_grace(1)
     assert (world.text(ALICE, FETCH), world.text(ALICE, PRODUCE)) == ("6000000", None)
 
 
@@ -140,7 +140,7 @@ def test_a_confirmation_that_was_used_does_not_confirm_the_same_removal_again(
     world.tiers = ()
     token = asked_for(world.after(60))
     confirm(world, token)
-    assert len(world.after(1).writes) == 10
+    assert len(world.after_grace(1).writes) == 10
     world.tiers = MANY
     assert len(world.after(60).writes) == 10
     if restarted:
@@ -185,7 +185,7 @@ def test_a_confirmed_removal_goes_on_when_the_budget_takes_several_passes() -> N
     world.tiers = ()
     confirm(world, asked_for(world.after(1)))
     world.policy = replace(world.policy, write_budget_changes=5)
-    written = [len(world.after(seconds).writes) for seconds in (60, 901, 901)]
+    written = [len(given_back_by(world.after(seconds))) for seconds in (60, 901, 901)]
     assert written == [4, 4, 2]
 
 
@@ -194,10 +194,15 @@ def test_half_may_go_without_asking() -> None:
     world.run()
     kept = world.tiers[0] if world.tiers else tier()
     world.tiers = (replace(kept, members=kept.members[:5]),)
-    assert len(world.after(60).writes) == 5
+    assert len(world.after_grace(60).writes) == 5
 
 
 MANY = many_world().tiers or ()
+
+
+def given_back_by(decision: Decision) -> list[QuotaWrite]:
+    """The writes that restore something, not those that only drop a record."""
+    return [write for write in decision.writes if write.kind is WriteKind.GIVE_BACK]
 
 
 def keep(world: World, *indices: int) -> None:
@@ -234,7 +239,7 @@ def test_removals_bit_by_bit_are_counted_together_for_a_quarter_of_an_hour(
     given_back = []
     for left in (8, 6, 4, 2):  # a fifth of all at a time, and never more than half of what is left
         keep(world, *range(left))
-        decision = world.after(60)
+        decision = world.after_grace(60)
         given_back.append(len(decision.writes))
     assert given_back == [2, 2, 0, 0]
     (message,) = held(decision)
@@ -249,26 +254,26 @@ def test_what_is_held_is_not_freed_by_time_but_by_a_confirmation_or_a_person_who
     world = many_world()
     world.run()
     keep(world, *range(6))
-    assert len(world.after(60).writes) == 4
+    assert len(world.after_grace(60).writes) == 4
     keep(world, *range(4))
     for _ in range(40):
-        assert world.after(60).writes == ()
+        assert given_back_by(world.after(60)) == []
     keep(world, *range(5))
     assert (len(world.after(60).writes), held(world.after(60))) == (1, [])
     keep(world, *range(4))
     confirm(world, asked_for(world.after(60)))
-    assert len(world.after(60).writes) == 1
+    assert len(given_back_by(world.after(60))) == 1
 
 
 def test_after_a_quarter_of_an_hour_the_share_is_of_what_is_left() -> None:
     world = many_world()
     world.run()
     keep(world, *range(5))
-    assert len(world.after(60).writes) == 5
+    assert len(world.after_grace(60).writes) == 5
     for _ in range(16):
         world.after(60)
     keep(world, *range(3))
-    assert len(world.after(60).writes) == 2
+    assert len(world.after_grace(60).writes) == 2
     keep(world, *range(2))
     assert len(held(world.after(60))) == 1
 
@@ -280,7 +285,7 @@ def test_what_was_confirmed_counts_no_more_and_the_share_is_of_the_rest() -> Non
     confirm(world, asked_for(world.after(1)))
     assert len(world.after(60).writes) == 6
     keep(world, *range(2))
-    assert len(world.after(60).writes) == 2
+    assert len(world.after_grace(60).writes) == 2
     keep(world, 0)
     assert len(held(world.after(60))) == 1
 

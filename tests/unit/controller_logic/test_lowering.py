@@ -70,8 +70,8 @@ def test_giving_back_where_a_smaller_default_waits_goes_down_in_steps() -> None:
     world.quotas = {DEFAULT_USER: stored(DEFAULT_USER, {FETCH: "2000000"})}
     world.run()
     world.tiers = ()
-    world.now_seconds += 60
-    assert run_to_the_end(world) == ["4000000", None]
+    world.after(60)
+    assert run_to_the_end(world) == ["8000000", "4000000", None]
 
 
 def test_a_window_too_long_for_the_bound_never_lowers_and_says_so() -> None:

@@ -226,7 +226,7 @@ def removal_held() -> str:
     world = many_world()
     world.run()
     world.tiers = ()
-    return only_note(world.after(60))
+    return only_note(world.after_grace(60))
 
 
 def removal_that_another_confirmation_is_not_for(value: str) -> str:
@@ -278,7 +278,7 @@ def changed_by_another_and_let_go() -> str:
     world.run()
     world.someone_sets(ALICE, "7000000")
     world.tiers = ()
-    return only_note(world.after(60))
+    return only_note(world.after_grace(60))
 
 
 NOTES: dict[str, Example] = {

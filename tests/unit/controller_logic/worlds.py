@@ -25,6 +25,7 @@ from tidegate_logic.model import (
     TopicLeaders,
     Topology,
 )
+from tidegate_logic.quotas.leaving import GRACE_SECONDS, is_restored
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -142,6 +143,16 @@ class World:
     def after(self, seconds: float) -> Decision:
         self.now_seconds += seconds
         return self.run()
+
+    def after_grace(self, seconds: float) -> Decision:
+        """A pass that finds quotas unwanted, and the one in which their grace is over."""
+        self.after(seconds)
+        return self.after(GRACE_SECONDS)
+
+    def is_forgotten(self, entity: Entity) -> bool:
+        """Whether the ledger shows no quota of ours; it may remember a restored one."""
+        record = (self.quotas or {})[entity].ledger
+        return record is None or all(is_restored(entry) for entry in record.entries.values())
 
     def text(self, entity: Entity, key: QuotaKey = FETCH) -> str | None:
         """What stands in the store."""

@@ -505,7 +505,7 @@ def _ready(result: PassResult) -> Verdict:
         f"the contract on today's leaders"
     )
     text = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
-    text += _unknown_load_words(decision)
+    text += _unknown_load_words(decision) + _leaving_words(decision)
     reason = (
         Reason.IN_SYNC
         if decision.in_sync >= decision.managed
@@ -516,6 +516,12 @@ def _ready(result: PassResult) -> Verdict:
         reason,
         "; but ".join([text, *(warning.message for warning in result.seen.warnings)]),
     )
+
+
+def _leaving_words(decision: Decision) -> str:
+    """The quotas that no contract names any more, and when they are restored."""
+    notes = [note.message for note in decision.notes if note.reason is Reason.RESTORE_WAITS]
+    return f"; {listed(notes)}" if notes else ""
 
 
 def _unknown_load_words(decision: Decision) -> str:

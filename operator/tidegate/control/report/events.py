@@ -25,7 +25,7 @@ from tidegate.control.report.conditions import (
 from tidegate.control.report.replication import FILLING_WORDS, begin_words
 from tidegate.control.report.status import PolicyVerdict
 from tidegate_logic.contracts.desired import MemberReport, MemberState
-from tidegate_logic.decision import LevelReport, LevelState
+from tidegate_logic.decision import Decision, LevelReport, LevelState
 from tidegate_logic.model import Entity, QuotaWrite
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import MoveKind
@@ -50,6 +50,7 @@ _QUIET = frozenset(
     {
         Reason.ROLLUPS_BEHIND,
         Reason.STARTING,
+        Reason.CLIENT_RATES_AWAITED,
         Reason.METRICS_NOT_WATCHED,
         Reason.WITHIN_CONTRACT,
         Reason.REACHABLE,
@@ -188,6 +189,18 @@ def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple
         text = listed([f"broker {one.broker} is within its limit again" for one in back])
         events.append(EventDraft(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(text))))
     return tuple(events)
+
+
+def leaving_events(previous: Mapping[str, Any], decision: Decision) -> Iterator[EventDraft]:
+    """One Event for the quotas that no contract names since this pass, and their end."""
+    known = {entry["entity"] for entry in previous.get("leaving") or ()}
+    fresh = [
+        note.message
+        for note in decision.notes
+        if note.reason is Reason.RESTORE_WAITS and shortened(str(note.entity)) not in known
+    ]
+    if fresh:
+        yield EventDraft(NORMAL, Reason.RESTORE_WAITS, shortened(sentence(listed(fresh))))
 
 
 def replication_events(

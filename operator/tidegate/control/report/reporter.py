@@ -27,6 +27,7 @@ from tidegate.control.report.events import (
     SteadyWords,
     broker_events,
     condition_events,
+    leaving_events,
     level_events,
     member_events,
     replication_events,
@@ -37,6 +38,7 @@ from tidegate.control.report.status import (
     OverrideVerdict,
     PolicyVerdict,
     TierVerdict,
+    leaving_words,
     override_reports,
     policy_verdict,
     starting_override,
@@ -209,6 +211,7 @@ class _Basis:
     holds: tuple[Hold, ...]
     mode: Mode
     advice: tuple[Advices, ...] = ()
+    leaving: tuple[str, ...] = ()
 
 
 class Reporter:
@@ -266,6 +269,7 @@ class Reporter:
         loads = (
             *broker_events(previous, result.decision.watched),
             *level_events(previous, result.decision.levels),
+            *leaving_events(previous, result.decision),
             *replication_events(previous, result.replication),
         )
         if report.resynced:
@@ -432,6 +436,7 @@ def _bases(
             tuple(advice.get((key, member.member_name), ()) for member in members[key])
             if advice
             else (),
+            leaving_words(result.decision, key),
         )
         for raw in tiers
         if (key := object_key(raw)) in members

@@ -6,8 +6,9 @@ value (the brokers, while none answers), the previous one stays. Rates are metri
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any, TypeVar
 
 from tidegate.control.declared import Declared, object_key
@@ -29,9 +30,11 @@ from tidegate.kube.api import JsonObject
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import (
+    MAX_SHOWN_LEAVING,
     MAX_SHOWN_MEMBERS,
     AppliedRates,
     BrokerStatus,
+    LeavingQuota,
     LedgerStatus,
     LevelStatus,
     MemberStatus,
@@ -160,7 +163,19 @@ def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode
         ),
         summary=TierStatusSummary(members=len(members), state=_worst(members)),
     )
-    return TierVerdict(status, (_ready(members, decision, mode), _conflict(members)))
+    verdict = _ready(members, decision, mode)
+    if members and (leaving := leaving_words(decision, members[0].tier_key)):
+        verdict = replace(verdict, message=shortened(f"{verdict.message}; {listed(leaving)}"))
+    return TierVerdict(status, (verdict, _conflict(members)))
+
+
+def leaving_words(decision: Decision, tier_key: str) -> tuple[str, ...]:
+    """What is said of quotas of members that this tier does not name any more."""
+    return tuple(
+        note.message
+        for note in decision.notes
+        if note.reason is Reason.RESTORE_WAITS and note.tier_key == tier_key
+    )
 
 
 def unread_tier(reason: Reason, message: str) -> TierVerdict:
@@ -347,6 +362,7 @@ def policy_verdict(
         levels=levels,
         quotas=counts,
         ledger=ledger,
+        leaving=_leaving(decision),
         rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
         replication=replication_status(
             result.replication, wanted=spec.replication is not None, previous=previous
@@ -375,6 +391,17 @@ def policy_verdict(
             ),
             *current,
         ),
+    )
+
+
+def _leaving(decision: Decision) -> tuple[LeavingQuota, ...] | None:
+    ends = sorted(decision.leaving.items(), key=lambda one: (one[1], one[0].sort_key))
+    return (
+        tuple(
+            LeavingQuota(entity=shortened(str(entity)), restored_at=rfc3339(ceil(at_seconds)))
+            for entity, at_seconds in ends[:MAX_SHOWN_LEAVING]
+        )
+        or None
     )
 
 
