@@ -21,7 +21,7 @@ _FORMS = {
     "mean": rf"round\(avg_over_time\({_SELECTOR}\[300s\]\)\)\[(?P<range>\d+)s:(?P<step>\d+)s\]",
     "max": rf"max_over_time\({_SELECTOR}\[(?P<range>\d+)s\]\)\[1s:1s\]",
 }
-_MATCHER = re.compile(r'(\w+)(=~|!=|=)"((?:[^"\\]|\\.)*)"')
+_MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,6 @@ def _question(path: str) -> Question:
 
 
 def _fits(value: str, sign: str, wanted: str) -> bool:
-    if sign == "=~":
-        return re.fullmatch(wanted, value) is not None
+    if sign.endswith("~"):
+        return (re.fullmatch(wanted, value) is not None) == (sign == "=~")
     return (value == wanted) == (sign == "=")
