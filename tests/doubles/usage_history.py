@@ -125,6 +125,6 @@ def _question(path: str) -> Question:
 
 
 def _fits(value: str, sign: str, wanted: str) -> bool:
-    if sign in ("=~", "!~"):
+    if sign.endswith("~"):
         return (re.fullmatch(wanted, value) is not None) == (sign == "=~")
     return (value == wanted) == (sign == "=")
