@@ -127,7 +127,8 @@ class ReplicationMemory:
     since when each value of somebody else has been there, with its text. `absent` is since when
     an item of the record has not been there. `given` is what each level sent above its throttled
     rates in the last minutes, with the time of each reading. `moves` are those of the last pass,
-    `over` those that have ended lately.
+    `over` those that have ended lately. `unmeasured` are the sides whose rate was set before it was
+    known what replicas in sync have of it.
     """
 
     progress: Progress = field(default_factory=dict)
@@ -139,6 +140,7 @@ class ReplicationMemory:
     given: Mapping[Side, tuple[_Given, ...]] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
     over: tuple[Move, ...] = ()
+    unmeasured: frozenset[Side] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,16 @@ def decide_replication(
         if given.now_seconds - at_seconds < LEAST_DISTANCE_SECONDS
     }
     return decision, ReplicationMemory(
-        progress, {**kept, **written}, ours, removed, leftovers, absent, levels_gave, moves, over
+        progress,
+        {**kept, **written},
+        ours,
+        removed,
+        leftovers,
+        absent,
+        levels_gave,
+        moves,
+        over,
+        frozenset(side for side, rate in rates.sides.items() if rate.in_sync is None),
     )
 
 
@@ -455,7 +466,8 @@ def _rate_text(
     is_small &= rate.rate >= before or not _is_over(given, side) or _give_way(given, side, rank)
     if is_small and before >= rate.floor:
         return str(before)
-    if _is_early(given, side_resource(side)[0], memory):
+    is_corrected = side in memory.unmeasured and rate.in_sync is not None and rate.rate > before
+    if not is_corrected and _is_early(given, side_resource(side)[0], memory):
         return str(before)
     return str(rate.rate)
 

@@ -85,6 +85,9 @@ def test_a_floor_is_what_replicas_being_filled_have(kind: MoveKind) -> None:
     terms = Terms(ReplicationMode.FOLLOW, Priority.L1, minimum=3 * MB)
     cluster = producing(inflow=2.0 * MB, in_sync=(1, 2, 4), kind=kind, terms=terms)
     full(cluster, egress_of(1))
+    assert not cluster.decide().stalls
+    assert not cluster.play(5).stalls, "corrected as soon as it is measured"
+    assert cluster.rate_of(egress_of(1)) == pytest.approx(3 * MB + 2 * 2 * MB, rel=0.02)
     cluster.play(60)
     assert cluster.rate_of(egress_of(1)) == pytest.approx(3 * MB + 2 * 2 * MB, rel=0.02)
     assert cluster.flow_rates()[ReplicaKey(*NAME, 3)] == pytest.approx(3 * MB, rel=0.03)
