@@ -3,18 +3,22 @@ whose cluster it is, quota plugins and the quota window.
 """
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import QUOTAS_STAY, Finding, broker_words, ok, problem, warning
 from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
+from tidegate.control.ledger_watch import look_of
 from tidegate.control.observe import (
     KafkaCluster,
     brokers_objection,
     expected_cluster,
     migration_words,
     objections,
+    partition_words,
     plugin_words,
 )
+from tidegate.control.report.conditions import sentence
 from tidegate.errors import TidegateError
 from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
@@ -44,6 +48,25 @@ def examine_cluster(
             "Correct the Secret, or the fields of spec.kafka that name it.",
         )
         return frozenset(), frozenset()
+
+
+def _ledger(
+    source: PolicySource, cluster: KafkaCluster, facts: ClusterFacts, check: str
+) -> Iterator[Finding]:
+    """Whether the ledger is the one that the policy's status remembers."""
+    store, policy = cluster.store, source.declared.policy
+    with suppress(TidegateError):  # what cannot be read is a finding of its own
+        quotas = store.read(source.declared.entities | store.ledger_entities())
+        loss = look_of(source.status, policy)(facts, dict(quotas), store)
+        if loss is not None:
+            yield problem(
+                check,
+                loss.reason,
+                f"{loss.message}.",
+                "The operator writes nothing to this cluster.",
+                f"Answer with `tidegate ledger rebuild {policy.key}` or `tidegate ledger accept "
+                f"{policy.key}`: see A lost ledger in docs/operations.md.",
+            )
 
 
 def _quota_store(
@@ -77,13 +100,25 @@ def _quota_store(
         return None, frozenset(), error.message
     yield ok(check, f"{asked} {address} {answer} {login}: cluster {facts.cluster_id}.")
     for reason, words in objections(facts, expected_cluster(source.declared, cluster)):
+        is_at_risk = reason is Reason.LEDGER_AT_RISK
         yield problem(
             check,
             reason,
             f"{words}.",
             "The operator writes nothing to this cluster.",
-            "Correct the address or spec.kafka.clusterId, or remove the other policy.",
+            "Set cleanup.policy=compact on the ledger's topic."
+            if is_at_risk
+            else "Correct the address or spec.kafka.clusterId, or remove the other policy.",
         )
+    if facts.ledger.partitions > 1:
+        yield warning(
+            check,
+            Reason.LEDGER_AT_RISK,
+            f"{sentence(partition_words(facts.ledger))}.",
+            "Nothing is lost by it.",
+            "Leave the topic as it is: Kafka cannot take partitions away.",
+        )
+    yield from _ledger(source, cluster, facts, check)
     if facts.migration_prepared and not facts.migration_running:
         yield warning(
             "zookeeper",

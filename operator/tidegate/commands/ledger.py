@@ -1,16 +1,25 @@
-"""`tidegate ledger import`: moves the ledger by hand, where the operator cannot reach both."""
+"""`tidegate ledger`: what a person does about a ledger that is lost, or has to be moved by hand.
 
+`rebuild` and `accept` answer by an annotation, on which the operator acts: only it may write, and
+only it remembers what was there. `import` moves the ledger where the operator cannot reach both.
+"""
+
+from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import command_context
-from tidegate.commands.inputs import AccessOptions, opened_both
+from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.inputs import AccessOptions, PolicyOptions, opened_both, stored_policy
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.errors import InvalidResource, WriteRefused
+from tidegate.control.declared import LOST_LEDGER, object_key
+from tidegate.control.ledger_watch import Answer, remembered_of
+from tidegate.errors import InvalidResource, Unauthorized, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.zookeeper.nodes import read_cluster
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
 from tidegate_logic.reasons import Reason
 
 WATCHED_SECONDS = 5.0  # controllers write to ZooKeeper twice a second as long as they do
@@ -24,9 +33,111 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _ledger() -> None:
-    """Keep `import` a command of its own while it is the only one."""
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
+]
+
+
+@app.command("rebuild", short_help="Write a lost ledger back from the operator's memory.")
+@options.takes_policy
+def rebuild(
+    context: typer.Context,
+    *,
+    named: PolicyOptions,
+    dry_run: _DryRun = False,
+    output: options.Output = OutputFormat.TABLE,
+    debug: options.Debug = False,
+) -> None:
+    """Have the operator write a lost ledger back from its memory.
+
+    Only a process that saw the ledger before it was lost can do that; the policy's condition Ready
+    says whether it did. No quota changes.
+    """
+    around = command_context(context, debug=debug)
+    _answer(around, named, Answer.REBUILD, dry_run=dry_run, output=output)
+
+
+@app.command("accept", short_help="Go on without what a lost ledger had.")
+@options.takes_policy
+def accept(
+    context: typer.Context,
+    *,
+    named: PolicyOptions,
+    keep_quotas: Annotated[
+        bool,
+        typer.Option(
+            "--keep-quotas",
+            help="Count the quotas that are there now as from before Tidegate. Without this, those "
+            "of members count as Tidegate's, and are removed in the end.",
+        ),
+    ] = False,
+    dry_run: _DryRun = False,
+    output: options.Output = OutputFormat.TABLE,
+    debug: options.Debug = False,
+) -> None:
+    """Have the operator go on without what a lost ledger had.
+
+    Records that are still there stay. A quota of a member without a record counts as Tidegate's:
+    when the member or the policy goes, it is removed, because what was there before is not known
+    any more. On a Kafka cluster that never had this ledger, quotas count as from before Tidegate.
+    """
+    around = command_context(context, debug=debug)
+    answer = Answer.KEEP if keep_quotas else Answer.ACCEPT
+    _answer(around, named, answer, dry_run=dry_run, output=output)
+
+
+def _answer(
+    around: CommandContext,
+    named: PolicyOptions,
+    answer: Answer,
+    *,
+    dry_run: bool,
+    output: OutputFormat,
+) -> None:
+    kubernetes, raw, _ = stored_policy(around, named)
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
+    status = raw.get("status") or {}
+    conditions: Sequence[Mapping[str, str]] = status.get("conditions") or ()
+    ready = next((one for one in conditions if one["type"] == "Ready"), {})
+    remembered = remembered_of(status)
+    if remembered is None or ready.get("reason") != Reason.LEDGER_LOST.value:
+        raise InvalidResource(
+            f"Policy {object_key(raw)} has lost no ledger: its condition Ready is "
+            f"{ready.get('status', 'not there')} ({ready.get('reason', 'no reason')}). Nothing was "
+            "asked."
+        )
+    value = answer.for_epoch(remembered.epoch)
+    command = (
+        f"kubectl annotate bbp {ref.name} -n {ref.namespace} {quote(f'{LOST_LEDGER}={value}')} "
+        "--overwrite"
+    )
+    if not dry_run:
+        try:
+            kubernetes.annotate(ref, LOST_LEDGER, value)
+        except Unauthorized as error:
+            raise Unauthorized(
+                f"{error.message} Here that is your own login, which needs the right to patch "
+                f"brokerbandwidthpolicies. Somebody who has it may run: {command}"
+            ) from error
+
+    def show(page: Page) -> None:
+        if dry_run:
+            page.say("Nothing was asked. By hand:", "bold")
+            page.say(f"  {command}")
+        else:
+            page.say(f"Asked the operator of policy {object_key(raw)}: {answer.value}.", "bold")
+            page.say("It acts with its next pass and posts the Event LedgerRebuilt:")
+            page.say(f"  kubectl events -n {ref.namespace} --for bbp/{ref.name}")
+        page.say(str(ready.get("message", "")))
+
+    document = {
+        "policy": object_key(raw),
+        "asked": not dry_run,
+        "annotation": LOST_LEDGER,
+        "value": value,
+    }
+    publish(around.out, output, document, show=show)
+    around.exit_code = ExitCode.WOULD_CHANGE if dry_run else ExitCode.OK
 
 
 @app.command("import", short_help="Move the ledger from ZooKeeper to a topic.")

@@ -435,6 +435,8 @@ class Controller:
             if not declared.policy.deleting:
                 self._mend_ledger(policy, declared, cluster, result)
             return
+        if result.error is not None:
+            return  # what was read before and after it may not be of one ledger
         claim = owner if owner is not None and owner.epoch else seen.facts.claim
         if claim is None or not claim.is_of(declared.policy.key, declared.policy.uid):
             return

@@ -334,7 +334,7 @@ class LedgerWatch:
         *,
         facts: ClusterFacts,
         quotas: Quotas,
-        members: Iterable[MemberReport],
+        members: Sequence[MemberReport],
         policy: Policy,
         store: QuotaStore,
         now_seconds: float,
@@ -372,7 +372,16 @@ class LedgerWatch:
         self._sent.clear()
         if answer is not Answer.REBUILD:
             self._records = None
-        return _done_words(answer, there, missing, epoch)
+        done = _done_words(answer, there, missing, epoch)
+        if answer is not Answer.ACCEPT or facts.cluster_id != remembered.cluster_id:
+            return done
+        named = {one.entity for one in members} | policy.defaults.keys() | records.keys()
+        others = [
+            f"{entity}"
+            for entity, stored in store.read_everything().items()
+            if stored.values and stored.ledger is None and entity not in named
+        ]
+        return done if not others else f"{done}. {_others_words(others)}"
 
     def _as_sent(self, store: QuotaStore) -> dict[Entity, LedgerRecord]:
         """The records that are remembered, and those of writes that were sent and did happen."""
@@ -463,6 +472,14 @@ def _done_words(answer: Answer, there: int, missing: int, epoch: int) -> str:
         else "quotas without a record count as from before Tidegate"
     )
     return f"A new ledger was begun instead of the lost one (epoch {epoch}): {what}"
+
+
+def _others_words(others: Sequence[str]) -> str:
+    return (
+        f"{counted(len(others), 'quota')} without a record, which no tier names, may be Tidegate's "
+        f"too and stay as they are: {listed(sorted(others))}. Remove those that no one needs with "
+        "kafka-configs.sh --delete-config"
+    )
 
 
 # --- a policy that is deleted before anybody answered: which quotas may be ours -------------------

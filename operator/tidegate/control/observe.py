@@ -21,7 +21,7 @@ from tidegate.kafka.claim import (
     wrong_cluster,
 )
 from tidegate.kafka.ledger_move import LedgerMove
-from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
+from tidegate.kafka.quota_store import Claim, ClusterFacts, LedgerFacts, QuotaStore
 from tidegate_logic.model import (
     Entity,
     Note,
@@ -94,6 +94,14 @@ def migration_words(address: str) -> str:
         f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken "
         "off. Quotas are written until it begins. When it is over, the ledger moves to a topic "
         "by itself, with quotaStore Auto and as long as ZooKeeper answers"
+    )
+
+
+def partition_words(ledger: LedgerFacts) -> str:
+    """The warning for a topic of a ledger that somebody has added partitions to."""
+    return (
+        f"the ledger's topic {ledger.topic} has {ledger.partitions} partitions. The ledger is in "
+        "partition 0, and is read and written there. Do not name another topic"
     )
 
 
@@ -436,8 +444,8 @@ class Observer:
     ) -> Iterator[Note]:
         if facts is not None and facts.migration_prepared and not facts.migration_running:
             yield Note(Reason.MIGRATION_PREPARED, migration_words(cluster.address))
-        if facts is not None and facts.ledger.remark:
-            yield Note(Reason.LEDGER_AT_RISK, facts.ledger.remark)
+        if facts is not None and facts.ledger.partitions > 1:
+            yield Note(Reason.LEDGER_AT_RISK, partition_words(facts.ledger))
         plugins = (
             self._plugins.seen(cluster.topology, topology.brokers, now_seconds)
             if topology is not None

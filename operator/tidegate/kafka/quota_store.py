@@ -79,14 +79,15 @@ class Claim:
 class LedgerFacts:
     """Where the ledger is, and how that place is doing.
 
-    `topic` "" = it is in ZooKeeper. `risk` says why it will be lost, which forbids writing, and
-    `remark` what is unusual and forbids nothing; "" = nothing. `is_whole` is False while a part of
-    what was written cannot be read, because another producer keeps a transaction open.
+    `topic` "" = it is in ZooKeeper. `risk` says why it will be lost, which forbids writing; "" =
+    nothing is known. `is_whole` is False while a part of what was written cannot be read, because
+    another producer keeps a transaction open. `partitions` of the topic after the first one are
+    left alone.
     """
 
     topic: str = ""
     risk: str = ""
-    remark: str = ""
+    partitions: int = 1
     is_whole: bool = True
 
 

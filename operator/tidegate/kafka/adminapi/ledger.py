@@ -129,12 +129,13 @@ class TopicLedger:
         """Fence whoever wrote before, and find the outcome of what it left under way."""
         if self._log.is_writer:
             return
-        if self._log.facts.remark and self.journal.is_empty:
+        partitions = self._log.facts.partitions
+        if partitions > 1 and self.journal.is_empty:
             raise WriteRefused(
                 Reason.FOREIGN_CONTENT,
-                f"The topic {self.topic} has several partitions and no ledger in it. A new ledger "
-                "needs a topic with one partition: name another one in spec.kafka.ledgerTopic, or "
-                "delete this one if it is empty.",
+                f"The topic {self.topic} has {partitions} partitions and no ledger in it. A new "
+                "ledger needs a topic with one partition: name another one in "
+                "spec.kafka.ledgerTopic, or delete this one if it is empty.",
             )
         self._log.become_writer()
         self.catch_up()

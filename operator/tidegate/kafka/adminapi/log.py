@@ -431,13 +431,7 @@ class LedgerLog:
     @property
     def facts(self) -> LedgerFacts:
         """How the topic was doing when it was looked at last."""
-        remark = (
-            f"the ledger's topic {self.topic} has {self._partitions} partitions. The ledger is in "
-            "partition 0, and is read and written there. Do not name another topic"
-        )
-        return LedgerFacts(
-            self.topic, self._risk, remark if self._partitions > 1 else "", self._is_whole
-        )
+        return LedgerFacts(self.topic, self._risk, self._partitions, self._is_whole)
 
     @property
     def _risk(self) -> str:
