@@ -196,7 +196,11 @@ def make_plan(
         settled + len(forgotten) + len(first) + planner.count,
         notes,
         replace(judged.memory, unwanted=grace.since),
-        {entity: max(ends.values()) for entity, ends in grace.until.items()},
+        {
+            entity: max(ends.values())
+            for entity, ends in grace.until.items()
+            if entity not in judged.held
+        },
     )
 
 
