@@ -247,7 +247,7 @@ def test_a_quota_in_its_grace_is_in_the_status_of_policy_and_tier_and_in_one_eve
     stage.now += 15
     stage.run()
     assert stage.produce(BOB) is None
-    assert "leaving" not in stage.kubernetes.get(policy)["status"]
+    assert not stage.kubernetes.get(policy)["status"].get("leaving")
     assert "UTC" not in stage.message(tier)
 
 
