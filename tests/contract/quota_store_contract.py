@@ -33,6 +33,7 @@ from tidegate_logic.model import (
     StoredQuota,
     WriteKind,
 )
+from tidegate_logic.quotas.leaving import remembered
 from tidegate_logic.reasons import Reason
 
 # --- a Kafka tree ---------------------------------------------------------------------------------
@@ -549,6 +550,41 @@ class EveryStoreContract(StoreTests):
         assert store.read_everything()[entity].values == wanted
         assert store.ledger_entities() == {entity}
         assert world.changes() == 1
+
+    def test_what_is_remembered_of_a_restored_quota_stays_beside_none_and_goes_alone(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        entry = record(ALICE, {PRODUCE: "2048"}).entries[PRODUCE]
+        memory = remembered(entry, PRODUCE, None, now_seconds=2.0)
+        assert memory is not None
+        restored = LedgerRecord(ALICE, POLICY, "uid-1", {PRODUCE: memory})
+        write = replace(give_back(store.read([ALICE])[ALICE], {PRODUCE: None}), ledger=restored)
+        assert store.write([write], world.cluster_id)[0].applied
+        other = world.another_store()
+        seen, changes = other.read([ALICE])[ALICE], world.changes()
+        assert (world.quotas(ALICE), seen.ledger) == ({}, restored)
+        assert store.ledger_entities() == frozenset({ALICE})
+        dropped = replace(give_back(store.read([ALICE])[ALICE], {}), kind=WriteKind.RECORD)
+        assert store.write([dropped], world.cluster_id)[0].applied
+        assert (store.ledger_entities(), world.changes()) == (frozenset(), changes)
+
+    def test_a_member_that_comes_back_is_written_over_what_was_remembered(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        entry = record(ALICE, {PRODUCE: "2048"}).entries[PRODUCE]
+        memory = remembered(entry, PRODUCE, None, now_seconds=2.0)
+        assert memory is not None
+        restored = LedgerRecord(ALICE, POLICY, "uid-1", {PRODUCE: memory})
+        write = replace(give_back(store.read([ALICE])[ALICE], {PRODUCE: None}), ledger=restored)
+        store.write([write], world.cluster_id)
+        assert self.write(store, ALICE, {PRODUCE: "4096"}, at=3.0).applied
+        now = store.read([ALICE])[ALICE]
+        assert (world.quotas(ALICE), now.ledger) == (
+            {PRODUCE: "4096"},
+            record(ALICE, {PRODUCE: "4096"}, at=3.0),
+        )
 
     def test_a_quota_that_is_given_back_leaves_nothing_but_what_others_set(
         self, store: QuotaStore, world: StoreWorld

@@ -196,7 +196,11 @@ def make_plan(
         settled + len(forgotten) + len(first) + planner.count,
         notes,
         replace(judged.memory, unwanted=grace.since),
-        {entity: max(ends.values()) for entity, ends in grace.until.items()},
+        {
+            entity: max(ends.values())
+            for entity, ends in grace.until.items()
+            if entity not in judged.held
+        },
     )
 
 
@@ -310,8 +314,8 @@ def _leaving_words(step: KeyStep, now_seconds: float) -> str:
     before = step.entry.before if step.entry is not None else None
     ends = time_words(now_seconds + (step.due_in_seconds or 0.0))
     return (
-        f"no member names {KEY_WORDS[step.key]} {quota_words(step.key, step.seen)} any more; it is "
-        f"restored to {quota_words(step.key, before)} at {ends}, unless one names it again"
+        f"no contract covers {KEY_WORDS[step.key]} any more; {quota_words(step.key, step.seen)} is "
+        f"restored to {quota_words(step.key, before)} at {ends}, unless one covers it again"
     )
 
 

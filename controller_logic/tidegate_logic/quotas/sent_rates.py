@@ -2,7 +2,7 @@
 
 A broker that measures a client knows what it sent in the last window, whether a quota stood or not,
 and mutes it for that as soon as one stands. What it measures is in the readings. Where they do not
-have it, and only where a window may be full, the fastest NIC is assumed.
+have it, and only where a window may be full, the NIC's capacity is assumed.
 """
 
 from math import ceil
@@ -12,7 +12,7 @@ from tidegate_logic.quotas.leaving import Restored
 from tidegate_logic.readings import Flows
 from tidegate_logic.reasons import Reason
 
-# 100 Gbit/s: no client sends more through one broker
+# 100 Gbit/s: no client sends more through one broker, whose NIC is not known
 FASTEST_NIC_BYTES_PER_SECOND = 12_500_000_000
 
 
@@ -39,9 +39,10 @@ class SentRates:
     def of(self, entity: Entity, key: QuotaKey) -> int | None:
         """None = nothing is to step down from, and a quota may be set at once.
 
-        What was measured; else the NIC's capacity where the reading has a gap, or where the entity
-        was limited until lately and a broker reports no client. Where it reports others, one that
-        it does not report has sent nothing.
+        What was measured; else the NIC's declared capacity where the reading has a gap. Where a
+        broker reports other clients, one that it does not report has sent nothing. An entity that
+        was limited until lately is feared to fill a NIC unless a broker's report shows otherwise,
+        also where no capacity is declared.
         """
         direction = DIRECTION_OF.get(key)
         if direction is None:
@@ -49,10 +50,11 @@ class SentRates:
         measured = self._measured(entity, direction)
         if measured is not None:
             return ceil(measured)
-        was_limited = key in self._restored.recent(entity, self._now_seconds)
-        if self._has_gap[direction] or (was_limited and self._reports_none[direction]):
-            return self._capacity[direction]
-        return None
+        if self._reports_none[direction] and key in self._restored.recent(
+            entity, self._now_seconds
+        ):
+            return self._capacity[direction] or FASTEST_NIC_BYTES_PER_SECOND
+        return self._capacity[direction] if self._has_gap[direction] else None
 
     def knows(self, entity: Entity) -> bool:
         """Whether a quota of the entity may have something to step down from."""
@@ -93,10 +95,8 @@ def _unread(observation: Observation, brokers: frozenset[int]) -> frozenset[int]
     return brokers & gaps
 
 
-def _capacity(policy: Policy, brokers: frozenset[int], direction: Direction) -> int:
-    """The fastest NIC of the brokers; one whose capacity is not declared may be any there is."""
-    declared = (policy.limits.of(broker).capacity(direction) for broker in brokers)
-    return max(
-        (rate or FASTEST_NIC_BYTES_PER_SECOND for rate in declared),
-        default=FASTEST_NIC_BYTES_PER_SECOND,
-    )
+def _capacity(policy: Policy, brokers: frozenset[int], direction: Direction) -> int | None:
+    """The fastest NIC of the brokers; None = the capacity of one is not declared."""
+    declared = [policy.limits.of(broker).capacity(direction) for broker in brokers]
+    known = [rate for rate in declared if rate is not None]
+    return max(known) if known and len(known) == len(declared) else None

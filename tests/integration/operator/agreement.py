@@ -20,6 +20,7 @@ from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey, StoredQuota
+from tidegate_logic.quotas.leaving import is_restored
 
 Texts = Mapping[QuotaKey, str]
 RATES = {"produce": QuotaKey.PRODUCER_BYTE_RATE, "fetch": QuotaKey.CONSUMER_BYTE_RATE}
@@ -95,7 +96,7 @@ def _of_ledger(look: Look, promised: Mapping[Entity, Texts]) -> Iterator[str]:
             continue
         record = None if stored is None else stored.ledger
         if entity not in promised:
-            if record is not None:
+            if record is not None and not all(map(is_restored, record.entries.values())):
                 yield f"the ledger has a record of {entity}, which no tier names"
             continue
         if record is None:

@@ -28,7 +28,17 @@ from tidegate.kafka.zookeeper.nodes import (
 from tidegate.kafka.zookeeper.session import start_client
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Znode
-from tidegate_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
+from tidegate_logic.model import (
+    Entity,
+    LedgerEntry,
+    LedgerRecord,
+    Policy,
+    QuotaKey,
+    StoredQuota,
+    WriteKind,
+)
+from tidegate_logic.quotas.leaving import remembered
+from tidegate_logic.quotas.steps import KeyRules, KeyState, MuteGuard, give_back
 from tidegate_logic.reasons import Reason
 
 # --- records and claims ---------------------------------------------------------------------------
@@ -172,6 +182,24 @@ def test_a_record_without_anything_new_is_byte_for_byte_what_every_version_write
         b'"written_at_seconds":1795265242.25,"reason":"LeadersMoved",'
         b'"basis":"perPartition 10 MB/s, Gr\\u00f6\\u00dfe \\u2264 3"}}}'
     )
+
+
+def test_the_memory_of_a_restored_quota_is_a_record_that_every_version_reads() -> None:
+    """An earlier one finds its `before` in force already, and drops the record."""
+    memory = remembered(ENTRY, QuotaKey.PRODUCER_BYTE_RATE, None, now_seconds=1795265300.0)
+    assert memory is not None
+    record = replace(RECORD, entries={QuotaKey.PRODUCER_BYTE_RATE: memory})
+    assert parse_record(ALICE, record_to_bytes(record)) == record
+    assert record_to_bytes(record) == (
+        b'{"version":1,"policy_key":"streaming/orders","policy_uid":"uid-1","entries":'
+        b'{"producer_byte_rate":{"before":null,"written":null,"previous":"2048",'
+        b'"written_at_seconds":1795265300.0,"reason":"GivenBack",'
+        b'"basis":"perPartition 10 MB/s, Gr\\u00f6\\u00dfe \\u2264 3"}}}'
+    )
+    standing = KeyState(QuotaKey.PRODUCER_BYTE_RATE, None, memory)
+    rules = KeyRules(1795265301.0, 10, MuteGuard.of(Policy("streaming/orders", "uid-1")))
+    step = give_back(standing, rules)
+    assert (step.kind, step.text, step.entry) == (WriteKind.RECORD, None, None)
 
 
 def test_a_newer_reason_is_kept_as_a_text_with_or_without_the_version_that_wrote_it() -> None:

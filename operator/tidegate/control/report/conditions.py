@@ -500,9 +500,10 @@ def _ready(result: PassResult) -> Verdict:
             ),
         )
     below = sum(one.below_contract for one in decision.levels)
+    leaving = len(decision.leaving.keys() - {member.entity for member in decision.members})
     at_contract = (
-        f"{max(0, decision.in_sync - below)} of {counted(decision.managed, 'quota')} at "
-        f"the contract on today's leaders"
+        f"{max(0, decision.in_sync - below - leaving)} of "
+        f"{counted(decision.managed - leaving, 'quota')} at the contract on today's leaders"
     )
     text = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
     text += _unknown_load_words(decision) + _leaving_words(decision)
