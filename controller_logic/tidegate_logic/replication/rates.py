@@ -79,7 +79,8 @@ class NicRoom:
     `bytes_per_second` is the mean over the `span_seconds` before `at_seconds`; None = it is not
     known now, and nothing that depends on it changes. `limit` None = this side has none.
     `throttled` are the levels held below their contracts that send there, `reducible` what each
-    level sends there above its throttled rates.
+    level sends there above its throttled rates. `promised` is what clients may use beyond the mean
+    soon, by raises that it does not show yet.
     """
 
     limit: int | None = None
@@ -88,6 +89,7 @@ class NicRoom:
     span_seconds: float = 0.0
     throttled: frozenset[Level] = frozenset()
     reducible: Mapping[Level, float] = field(default_factory=dict)
+    promised: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ def room_for(
 ) -> float | None:
     """What this side has for replication of these terms; infinite without limit, None = unknown.
 
-    Everything else is what the NIC carried less what the moves brought in the same time.
+    Everything else is what the NIC carried less what the moves brought in the same time, and what
+    clients were promised.
     Replication leaves MARGIN_PERCENT of the limit free below what cuts of clients aim at. What
     lower levels send above their throttled rates counts as room, and they make it: see `leaves_of`.
     While a more important level is throttled there is none.
@@ -157,7 +160,7 @@ def room_for(
     if any(rank_of(level) > rank for level in nic.throttled):
         return 0.0
     most = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
-    others = (nic.bytes_per_second or 0.0) - moved_by(nic, moves)
+    others = nic.bytes_per_second - moved_by(nic, moves) + nic.promised
     given = sum(amount for level, amount in nic.reducible.items() if rank_of(level) < rank)
     # where clients have no series they count by their quotas, which may be more than there is
     return max(0.0, most - others) + min(given, others)

@@ -30,6 +30,7 @@ from tidegate_logic.throttle.nic_status import NicStatus, Pressure
 CUT_ORDER = (Level.L3, Level.L2, Level.L1)
 RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
 _NONE = ReplicationBeside()
+_NOTHING_COMES: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,9 @@ class DirectionSnapshot:
     client rates; `blind` those of whose NIC nothing is known; `unknown_for_long` those blind ones
     that hold no raise up any more, because the policy asks for that. They still justify no cut.
     `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets
-    below their contracts by our decision. `replication` is what is known of it on each broker that
-    it passes.
+    below their contracts by our decision. `deciding` are those whose raise was decided and is not
+    in force. `coming` is what each NIC will carry beyond its reading, in bytes/s: see `coming.py`.
+    `replication` is what is known of it on each broker that it passes.
     """
 
     now_seconds: float
@@ -55,16 +57,24 @@ class DirectionSnapshot:
     unmeasured: frozenset[int] = frozenset()
     unknown_for_long: frozenset[int] = frozenset()
     replication: Mapping[int, ReplicationBeside] = field(default_factory=dict)
+    coming: Mapping[int, float] = field(default_factory=dict)
     blind: frozenset[int] = field(init=False, repr=False, compare=False)
     forbids_raises: frozenset[int] = field(init=False, repr=False, compare=False)
     all_blind: bool = field(init=False, repr=False, compare=False)
     throttled: tuple[Bucket, ...] = field(init=False, repr=False, compare=False)
+    deciding: tuple[Bucket, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         blind = frozenset([broker for broker, nic in self.nics.items() if not nic.known])
-        throttled = tuple(
-            [bucket for level in RAISE_ORDER for bucket in self.tiers[level] if bucket.is_throttled]
-        )
+        held = [
+            bucket
+            for level in RAISE_ORDER
+            for bucket in self.tiers[level]
+            if bucket.held is not None
+        ]
+        throttled = tuple([bucket for bucket in held if bucket.is_throttled])
+        deciding = tuple([bucket for bucket in held if bucket.is_to_rise])
+        object.__setattr__(self, "deciding", deciding)
         object.__setattr__(self, "blind", blind)
         object.__setattr__(self, "forbids_raises", blind - self.unknown_for_long)
         object.__setattr__(self, "all_blind", len(blind) == len(self.nics))
@@ -94,6 +104,7 @@ def scene_of(
     nics: Mapping[int, NicStatus],
     buckets: Sequence[Bucket],
     unknown_for_long: frozenset[int] = frozenset(),
+    coming: Mapping[int, float] = _NOTHING_COMES,
 ) -> DirectionSnapshot:
     """The scene of one direction; `buckets` may be of both."""
     mine = [bucket for bucket in buckets if bucket.rate.direction is direction]
@@ -113,6 +124,7 @@ def scene_of(
         unmeasured,
         unknown_for_long,
         {broker: one for (broker, way), one in given.replication.items() if way is direction},
+        coming,
     )
 
 

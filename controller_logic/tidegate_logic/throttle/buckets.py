@@ -208,7 +208,7 @@ class Bucket:
 
     def binds_on(self, broker: int) -> bool:
         """Whether our cap keeps it from sending more there, or may do so."""
-        if not self.is_throttled:
+        if not self.is_throttled and not self.is_to_rise:
             return False
         if broker in self.unmeasured:
             return True
@@ -220,6 +220,12 @@ class Bucket:
     def is_free(self) -> bool:
         """Whether nothing suggests that its cap binds anywhere."""
         return bool(self.flows) and not self.binding and self.cap >= FREE * self.seen.peak
+
+    @property
+    def is_to_rise(self) -> bool:
+        """Whether a raise was decided on load that is not in force yet."""
+        held = self.held
+        return held is not None and not held.applied and self.wanted > self.cap
 
     @property
     def binding(self) -> tuple[int, ...]:

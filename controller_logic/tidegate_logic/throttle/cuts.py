@@ -31,6 +31,7 @@ from tidegate_logic.throttle.input import (
     DirectionMemory,
     Draining,
 )
+from tidegate_logic.throttle.raises import RaisePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class CutPlan:
 class Outcome:
     """What one direction does now. `steps` are new cuts, releases and raises, in this order.
 
-    `plan` also has those that must wait.
+    `plan` also has those that must wait, `raises` what became of earlier ones.
     """
 
     phase: Phase
@@ -65,6 +66,7 @@ class Outcome:
     memory: DirectionMemory
     steps: tuple[ThrottleStep, ...] = ()
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
+    raises: RaisePlan = field(default_factory=RaisePlan)
 
 
 def plan_cuts(scene: DirectionSnapshot, needs: Needs) -> CutPlan:

@@ -115,7 +115,8 @@ class BrokerView:
     """One broker in one direction: its NIC, its need (0 = none), and what each level could give.
 
     `room_for` is the level that lower ones make room for there, `for_replication` = they make it
-    for replication; neither = it is over its limit.
+    for replication; neither = it is over its limit. `promised` are bytes/s that clients may use
+    soon, by raises that are on their way or that the NIC does not show yet.
     """
 
     nic: NicStatus
@@ -123,6 +124,7 @@ class BrokerView:
     room_for: Level | None = None
     for_replication: bool = False
     cuttable: Mapping[Level, float] = field(default_factory=dict)
+    promised: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from tidegate_logic.throttle.input import (
     ThrottleMemory,
     ThrottleSettings,
 )
-from tidegate_logic.throttle.raises import plan_raises
+from tidegate_logic.throttle.raises import RaisePlan, plan_raises
 
 
 def escalate(
@@ -60,9 +60,9 @@ def escalate(
         key: drain for key, drain in plan.drains.items() if any(cut.key == key for cut in cuts)
     }
     # the end of a drain belongs to the round that began it, so it starts no second dwell
-    after = _after(memory, scene, plan, cuts=cuts[len(ended) :], raises=bool(raises))
+    after = _after(memory, scene, plan, cuts=cuts[len(ended) :], raises=bool(raises.steps))
     phase = _phase(scene, needs, plan, after, moving=bool(cuts) or plan.moving)
-    return Outcome(phase, needs, plan, after, (*cuts, *raises), {**going, **begun})
+    return Outcome(phase, needs, plan, after, (*cuts, *raises.steps), {**going, **begun}, raises)
 
 
 def _plan(scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory) -> CutPlan:
@@ -202,8 +202,14 @@ def _ending(
 
 def _raises(
     scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory, cuts: tuple[ThrottleStep, ...]
-) -> tuple[ThrottleStep, ...]:
-    """The raises, only with no broker in need and a whole remembered hold since the last change."""
+) -> RaisePlan:
+    """New raises, only with no broker in need and a whole remembered hold since the last change.
+
+    Earlier ones that are not in force are reviewed in any case; with a broker in need all of them
+    are withdrawn.
+    """
+    if needs.over:
+        return RaisePlan(reduced={bucket.key: bucket.cap for bucket in scene.deciding})
     hold_seconds = memory.hold_seconds or scene.settings.hold_seconds
     calm = all(
         _is_past(at, hold_seconds, scene)
@@ -214,12 +220,12 @@ def _raises(
             memory.since_seconds,
         )
     )
-    if not calm or needs.over:
-        return ()
     regretted = hold_seconds > scene.settings.hold_seconds
     # what producers send more is replicated, too, and the headroom does not show to whom
     leaps = not regretted and scene.direction is Direction.EGRESS
-    return plan_raises(scene, {cut.key for cut in cuts}, most=LEAP if leaps else RAMP)
+    return plan_raises(
+        scene, {cut.key for cut in cuts}, most=LEAP if leaps else RAMP, may_begin=calm
+    )
 
 
 def _after(
@@ -313,6 +319,9 @@ def _when_due(step: ThrottleStep, scene: DirectionSnapshot) -> ThrottleStep:
 
 def _kept(bucket: Bucket, scene: DirectionSnapshot, outcome: Outcome) -> ActiveThrottle | None:
     held, in_force = bucket.held, bucket.rate.in_force
+    reduced = outcome.raises.reduced.get(bucket.key)
+    if held is not None and reduced is not None and reduced > bucket.cap:
+        return replace(held, value=reduced, contract=bucket.contract)
     if (
         held is None
         or held.applied
@@ -332,14 +341,14 @@ def _is_groundless(
 ) -> bool:
     """Whether a decision that is not in force lost its reason.
 
-    A cut that is no longer needed, or a raise while a broker is over.
+    A cut that is no longer needed, or a raise that was withdrawn.
     """
     if outcome.phase is Phase.HELD:
         return False
     if bucket.wanted < in_force:
         waited = scene.now_seconds - held.decided_at_seconds >= scene.settings.dwell_seconds
         return waited and not outcome.needs.all
-    return bool(outcome.needs.over)
+    return bucket.key in outcome.raises.reduced
 
 
 def _standing(
@@ -469,7 +478,7 @@ def direction_memory(
     """
     known = memory.directions.get(direction)
     if known is not None:
-        return known
+        return _with_late_raises(known, given, memory, direction)
     mine = [rate for rate in given.rates if rate.throttleable and rate.direction is direction]
     throttled = [rate for rate in mine if rate.key in holds or _may_be_throttled(rate)]
     return DirectionMemory(
@@ -477,6 +486,29 @@ def direction_memory(
         _latest(throttled, _was_raise),
         since_seconds=given.now_seconds if any(rate.key in holds for rate in mine) else None,
     )
+
+
+def _with_late_raises(
+    known: DirectionMemory, given: ThrottleInput, memory: ThrottleMemory, direction: Direction
+) -> DirectionMemory:
+    """A raise that had to wait counts from when it was written: its load comes from then on."""
+    waiting = {
+        key: held for key, held in memory.held.items() if key[1] is direction and not held.applied
+    }
+    if not waiting:
+        return known
+    written = [
+        rate.last_change.at_seconds
+        for rate in given.rates
+        if rate.key in waiting
+        and rate.last_change is not None
+        and _was_raise(rate)
+        and rate.last_change.at_seconds
+        > waiting[rate.key].decided_at_seconds + given.settings.nic_mean_seconds
+    ]
+    if not written:
+        return known
+    return replace(known, raised_at_seconds=max([*written, known.raised_at_seconds or 0.0]))
 
 
 def _may_be_throttled(rate: ManagedRate) -> bool:

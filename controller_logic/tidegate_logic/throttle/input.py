@@ -170,7 +170,9 @@ class ManagedRate:
     exemption, a tier that gives no such rate). `in_force` None = no quota stands. `leads` are the
     brokers that lead partitions for it. `recorded_fraction` is what the ledger says of the value in
     force (1.0 = a contract); None = not recorded. `producers` are the known producers behind it.
-    Nothing is expected of one that is `contended`: another writer keeps changing its quota.
+    Nothing is expected of one that is `contended`: another writer keeps changing its quota. `owed`
+    is what the quota is still to be raised to whatever the load is (its contract was edited,
+    leaders moved, an override ended); 0 = nothing.
     """
 
     entity: Entity
@@ -184,6 +186,7 @@ class ManagedRate:
     recorded_fraction: float | None = None
     producers: int = 0
     contended: bool = False
+    owed: int = 0
     key: RateKey = field(init=False, repr=False, compare=False)
     throttleable: bool = field(init=False, repr=False, compare=False)
 

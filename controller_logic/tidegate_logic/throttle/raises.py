@@ -4,9 +4,15 @@ A raise costs what can bind: lifting a cap that does not bind adds nothing, lift
 adds at most the difference on each broker where it binds. So raises fill headroom and cannot
 overshoot unless new demand comes. L1 first; the next tier only once nothing of this one is
 throttled. When a round may be made is decided in `escalation.py`. All amounts are bytes per second.
+
+Whatever keeps a raise from being in force (the write budget, its turn, a store that is unreachable,
+a broker whose load is unknown), its share of the headroom is taken. In each pass such raises are
+held against the headroom of that moment, and what no longer fits is withdrawn; so the sum of what
+is decided and not in force never exceeds it.
 """
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from math import inf
 
 from tidegate_logic.model import Level, RateKey
@@ -23,23 +29,38 @@ from tidegate_logic.throttle.input import (
 _HALVINGS = 25
 
 
-def plan_raises(
-    scene: DirectionSnapshot, busy: Collection[RateKey], *, most: float
-) -> tuple[ThrottleStep, ...]:
-    """The round as it could be made now, releases first; `busy` are cut in the same round.
+@dataclass(frozen=True, slots=True)
+class RaisePlan:
+    """New raises, releases first, and what earlier ones, not in force yet, are reduced to.
 
-    No cap that binds grows by a larger factor than `most`.
+    One that is reduced to what is in force is withdrawn. `takes` is what all of them together take
+    of each broker's headroom.
     """
+
+    steps: tuple[ThrottleStep, ...] = ()
+    reduced: Mapping[RateKey, int] = field(default_factory=dict)
+    takes: Mapping[int, float] = field(default_factory=dict)
+
+
+def plan_raises(
+    scene: DirectionSnapshot, busy: Collection[RateKey], *, most: float, may_begin: bool = True
+) -> RaisePlan:
+    """The round as it could be made now; `busy` are cut in the same round.
+
+    No cap that binds grows by a larger factor than `most`. Unless it `may_begin`, nothing new is
+    raised, and only earlier raises are reviewed.
+    """
+    if not scene.deciding and not (may_begin and scene.throttled):
+        return RaisePlan()
     raiser = _Raiser(scene, busy, most)
     for level in RAISE_ORDER:
-        if not raiser.raise_tier(level):
-            break
-    return tuple(
-        sorted(
-            raiser.steps.values(),
-            key=lambda step: (step.kind is StepKind.RAISE, step.level, step.entity.sort_key),
-        )
+        raiser.review(level)
+        may_begin = may_begin and raiser.raise_tier(level)
+    steps = sorted(
+        raiser.steps.values(),
+        key=lambda step: (step.kind is StepKind.RAISE, step.level, step.entity.sort_key),
     )
+    return RaisePlan(tuple(steps), raiser.reduced, raiser.spent)
 
 
 def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
@@ -58,9 +79,8 @@ def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
         if broker in scene.forbids_raises:
             room[broker] = 0.0
         elif nic.limit is not None and nic.bytes_per_second is not None:
-            room[broker] = share * nic.limit - max(
-                nic.bytes_per_second, nic.newest_period_bytes_per_second, nic.clients
-            )
+            carried = max(nic.bytes_per_second, nic.newest_period_bytes_per_second, nic.clients)
+            room[broker] = share * nic.limit - carried
     return room
 
 
@@ -72,17 +92,39 @@ class _Raiser:
         self._busy = busy
         self._most = most
         self._room = headroom_of(scene)
-        self._spent: dict[int, float] = {}
+        self.spent: dict[int, float] = {}
         self.steps: dict[RateKey, ThrottleStep] = {}
+        self.reduced: dict[RateKey, int] = {}
+
+    def review(self, level: Level) -> None:
+        """Take what earlier raises of this level will use, and reduce those that do not fit.
+
+        To what is in force, where the rest is not worth a write. A broker of which nothing is known
+        reduces none; it keeps them waiting.
+        """
+        self._leave_to_replication(level)
+        blind = self._scene.forbids_raises
+        for bucket in self._scene.deciding:
+            if bucket.level is not level or bucket.key in self._busy:
+                continue
+            rooms = [
+                self._room.get(broker, inf) for broker in _binding(bucket) if broker not in blind
+            ]
+            value = int(min(bucket.wanted, bucket.cap + max(0.0, min(rooms, default=inf))))
+            if value < bucket.wanted:
+                value = value if value >= WORTH_RAISING * bucket.cap else bucket.cap
+                self.reduced[bucket.key] = value
+            self._spend(bucket, value)
 
     def raise_tier(self, level: Level) -> bool:
         """Raise what may be raised. Returns whether all is released: the next tier may follow."""
-        self._leave_to_replication(level)
+        mine = {bucket.key for bucket in self._scene.deciding if bucket.level is level}
         throttled = [bucket for bucket in self._scene.tiers[level] if bucket.is_throttled]
         open_ones = [
             bucket
             for bucket in throttled
             if bucket.key not in self._busy
+            and bucket.key not in mine
             and not self._is_pinned(bucket)
             and not _is_above(bucket)
         ]
@@ -92,7 +134,7 @@ class _Raiser:
         binding = [bucket for bucket in open_ones if _binding(bucket)]
         self._release_small(binding)
         self._grow([bucket for bucket in binding if bucket.key not in self.steps])
-        return all(
+        return not mine & self.reduced.keys() and all(
             bucket.key in self.steps and self.steps[bucket.key].kind is StepKind.RELEASE
             for bucket in throttled
         )
@@ -105,8 +147,16 @@ class _Raiser:
         below = CUT_ORDER[: CUT_ORDER.index(level) + 1]
         for broker, one in self._scene.replication.items():
             if level in one.leaves and broker in self._room:
-                sent = self._scene.can_give(broker, below) + self._spent.get(broker, 0.0)
+                sent = self._scene.can_give(broker, below) + self.spent.get(broker, 0.0)
                 self._room[broker] = min(self._room[broker], one.leaves[level] - sent)
+
+    def _left(self, broker: int) -> float:
+        """The headroom for new raises: not what readings do not show yet.
+
+        Earlier raises are held against readings alone. They were decided together, so those that
+        are written take no room from the others.
+        """
+        return self._room.get(broker, inf) - self._scene.coming.get(broker, 0.0)
 
     def _is_pinned(self, bucket: Bucket) -> bool:
         """Whether one of its brokers is full or blind.
@@ -121,7 +171,7 @@ class _Raiser:
         return is_full or any(broker in self._scene.forbids_raises for broker in brokers)
 
     def _has_room_everywhere(self, bucket: Bucket) -> bool:
-        return all(self._room.get(broker, inf) > 0 for broker in _brokers(bucket))
+        return all(self._left(broker) > 0 for broker in _brokers(bucket))
 
     def _release(self, bucket: Bucket) -> None:
         self.steps[bucket.key] = _raise_step(
@@ -131,11 +181,11 @@ class _Raiser:
 
     def _release_small(self, binding: Sequence[Bucket]) -> None:
         """Whole and in one write, the smallest first, what takes little of the headroom."""
-        at_first = dict(self._room)
+        at_first = {broker: self._left(broker) for broker in self._room}
         for bucket in sorted(binding, key=lambda one: one.contract - one.cap):
             more = bucket.contract - bucket.cap
             fits = all(
-                more <= SMALL * at_first.get(broker, inf) and more <= self._room.get(broker, inf)
+                more <= SMALL * at_first.get(broker, inf) and more <= self._left(broker)
                 for broker in _binding(bucket)
             )
             if fits:
@@ -173,18 +223,16 @@ class _Raiser:
             more = min(float(bucket.contract), bucket.cap * factor) - bucket.cap
             for broker in _binding(bucket):
                 use[broker] = use.get(broker, 0.0) + more
-        return all(
-            amount <= max(0.0, self._room.get(broker, inf)) for broker, amount in use.items()
-        )
+        return all(amount <= max(0.0, self._left(broker)) for broker, amount in use.items())
 
     def _spend(self, bucket: Bucket, value: int) -> None:
         for broker in _binding(bucket):
             if broker in self._room:
                 self._room[broker] -= value - bucket.cap
-                self._spent[broker] = self._spent.get(broker, 0.0) + value - bucket.cap
+                self.spent[broker] = self.spent.get(broker, 0.0) + value - bucket.cap
 
     def _seen_room(self, brokers: Sequence[int]) -> dict[int, float]:
-        return {broker: self._room[broker] for broker in brokers if broker in self._room}
+        return {broker: self._left(broker) for broker in brokers if broker in self._room}
 
 
 def _is_above(bucket: Bucket) -> bool:

@@ -78,6 +78,7 @@ def _views(scene: DirectionSnapshot, outcome: Outcome) -> tuple[BrokerView, ...]
             _next_above(outcome.needs.swaps.get(broker)),
             (swap := outcome.needs.swaps.get(broker)) is not None and swap.for_replication,
             {level: scene.can_give(broker, (level,)) for level in CUT_ORDER},
+            scene.coming.get(broker, 0.0) + outcome.raises.takes.get(broker, 0.0),
         )
         for broker, nic in scene.nics.items()
     )

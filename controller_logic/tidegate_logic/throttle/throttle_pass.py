@@ -38,6 +38,7 @@ from tidegate_logic.readings import Flows
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.attribution import scene_of
 from tidegate_logic.throttle.buckets import buckets_of, sawteeth_of, seen_of
+from tidegate_logic.throttle.coming import load_to_come
 from tidegate_logic.throttle.decision import (
     Round,
     StepKind,
@@ -150,21 +151,42 @@ class ManagedRates:
             if stored is not None and stored.ledger is not None
             else None
         )
-        spread = owner.spread
+        spread, in_force = owner.spread, self._in_force(stored, key)
         return ManagedRate(
             owner.entity,
             direction,
             owner.level,
             contract,
             None if floor is None else floor.value,
-            self._in_force(stored, key),
+            in_force,
             self._live if spread is None else spread.leading,
             last_change=_last_change(entry),
             recorded_fraction=_recorded_fraction(entry),
             # one bucket shows only that there is a producer
             producers=int(direction is Direction.INGRESS),
             contended=owner.entity in self._contended,
+            owed=self._owed(owner, stored, in_force, contract=contract, key=key),
         )
+
+    def _owed(
+        self,
+        owner: MemberReport,
+        stored: StoredQuota | None,
+        in_force: int | None,
+        *,
+        contract: int,
+        key: QuotaKey,
+    ) -> int:
+        """The contract where it is above what is in force and will be written; else 0."""
+        if in_force is None or stored is None or in_force >= contract:
+            return 0
+        is_small = (contract - in_force) * 100 < self._policy.minimum_change_percent * in_force
+        will_be_written = (
+            key in owner.promise.targets
+            and owner.entity not in self._contended
+            and self._may_write(stored)
+        )
+        return contract if will_be_written and not is_small else 0
 
     def _in_force(self, stored: StoredQuota | None, key: QuotaKey) -> int | None:
         if stored is None:
@@ -394,7 +416,12 @@ def throttle(
             if not nic.known
         }
         scene = scene_of(
-            given, direction, nics, buckets, _unknown_for_long(given, direction, unknown_since)
+            given,
+            direction,
+            nics,
+            buckets,
+            _unknown_for_long(given, direction, unknown_since),
+            load_to_come(given, flows, direction, nics, held),
         )
         drains = {
             key: drain

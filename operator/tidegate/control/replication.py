@@ -332,7 +332,8 @@ def nics_of(
         return nics
     throttled: dict[Side, set[Level]] = {}
     for step in throttle.steps.values():
-        if step.fraction < 1:
+        # a release that is not in force yet ends nothing
+        if min(step.value, step.in_force or step.contract) < step.contract:
             for broker in step.bucket.flows:
                 throttled.setdefault(Side(broker, step.direction), set()).add(step.level)
     for one in throttle.rounds:
@@ -347,5 +348,6 @@ def nics_of(
                 nic.steady_seconds,
                 frozenset(throttled.get(side, ())),
                 view.cuttable,
+                view.promised,
             )
     return nics

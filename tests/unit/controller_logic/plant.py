@@ -212,6 +212,7 @@ class SimulatedCluster:
             *(actor.entity, actor.direction, actor.level, actor.promised, floor, in_force, leads),
             last_change=change,
             producers=actor.producers,
+            owed=actor.promised if in_force is not None and in_force < actor.promised else 0,
         )
 
 
