@@ -5,20 +5,20 @@ It holds no queries of the product; it only scrapes and answers.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import ssl
 import threading
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
+
+import requests
+from prometheus_api_client.prometheus_connect import PrometheusConnect
+from urllib3.util import Retry
 
 from lab import process
 from lab.cache import RunDirectory
@@ -143,17 +143,6 @@ class WebAccess:
         users = {self.user: self.password_bcrypt}
         return json.dumps({"tls_server_config": tls, "basic_auth_users": users})
 
-    def context(self) -> ssl.SSLContext:
-        """The lab's own TLS."""
-        context = ssl.create_default_context(cafile=self.authority)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
-
-    def header(self) -> dict[str, str]:
-        """The lab's own login."""
-        login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return {"Authorization": f"Basic {login}"}
-
 
 class PrometheusLab:
     """A Prometheus on a free port of `host`, scraping `targets`.
@@ -223,10 +212,9 @@ class PrometheusLab:
 
     def query(self, expression: str, at_unix_seconds: float | None = None) -> list[dict[str, Any]]:
         """The result of an instant query, as its API gives it; empty when nothing matches."""
-        parameters = {"query": expression} | (
-            {} if at_unix_seconds is None else {"time": repr(at_unix_seconds)}
-        )
-        return list(self._get("/api/v1/query", parameters)["data"]["result"])
+        moment = {} if at_unix_seconds is None else {"time": repr(at_unix_seconds)}
+        with self._api() as api:
+            return list(api.custom_query(expression, params=moment))
 
     def query_range(
         self,
@@ -237,14 +225,17 @@ class PrometheusLab:
         step_seconds: float,
     ) -> list[dict[str, Any]]:
         """The result of a range query, as its API gives it."""
-        window = {
-            "start": repr(start_unix_seconds),
-            "end": repr(end_unix_seconds),
-            "step": repr(step_seconds),
-        }
-        return list(
-            self._get("/api/v1/query_range", {"query": expression, **window})["data"]["result"]
+        start, end = (
+            datetime.fromtimestamp(one, UTC) for one in (start_unix_seconds, end_unix_seconds)
         )
+        # the library rounds them to seconds
+        exactly = {"start": repr(start_unix_seconds), "end": repr(end_unix_seconds)}
+        with self._api() as api:
+            return list(
+                api.custom_query_range(
+                    expression, start, end_time=end, step=repr(step_seconds), params=exactly
+                )
+            )
 
     def restart(self) -> None:
         """Start it again on the same address with all its samples, after `process.kill`.
@@ -301,28 +292,28 @@ class PrometheusLab:
 
     def _is_ready(self) -> bool:
         try:
-            with self._open("/-/ready", timeout_seconds=1) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
+            with self._session() as session:
+                return session.get(f"{self.url}/-/ready", timeout=1).ok
+        except OSError:
             return False
 
     def _scrapes_all(self) -> bool:
         return len(self.query("up == 1")) == len(self.targets)
 
-    def _get(self, path: str, parameters: dict[str, str]) -> dict[str, Any]:
-        asked = f"{path}?{urllib.parse.urlencode(parameters)}"
-        with self._open(asked, timeout_seconds=_QUERY_TIMEOUT_SECONDS) as answer:
-            body: dict[str, Any] = json.load(answer)
-        return body
+    def _api(self) -> PrometheusConnect:
+        return PrometheusConnect(
+            self.url, session=self._session(), timeout=_QUERY_TIMEOUT_SECONDS, retry=Retry(0)
+        )
 
-    def _open(self, path: str, *, timeout_seconds: float) -> Any:
-        access = self._access
-        request = urllib.request.Request(
-            f"{self.url}{path}", headers=access.header() if access else {}
-        )
-        return urllib.request.urlopen(
-            request, timeout=timeout_seconds, context=access.context() if access else None
-        )
+    def _session(self) -> requests.Session:
+        """A session with what it lets in."""
+        session = requests.Session()
+        session.trust_env = False  # a proxy of this machine has no way to it
+        if self._access is not None:
+            session.verify = str(self._access.authority)
+            session.cert = str(self._access.certificate), str(self._access.key)
+            session.auth = self._access.user, self._access.password
+        return session
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _SELECTOR = r"(?P<metric>\w*)\{(?P<matchers>.*)\}"
 _FORMS = {
     "count": rf"count by \((?P<label>\w+)\) \({_SELECTOR}\)\[(?P<range>\d+)s:(?P<step>\d+)s\]",
     "mean": rf"round\(avg_over_time\({_SELECTOR}\[300s\]\)\)\[(?P<range>\d+)s:(?P<step>\d+)s\]",
-    "max": rf"max_over_time\({_SELECTOR}\[(?P<range>\d+)s\]\)\[1s:1s\]",
+    "max": rf"max_over_time\({_SELECTOR}\[(?P<range>\d+)s\]\)",
 }
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"((?:[^"\\]|\\.)*)"')
 

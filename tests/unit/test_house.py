@@ -41,7 +41,9 @@ def test_the_tree_has_the_top_level_that_the_project_was_asked_for(place: str) -
     assert (ROOT / place).exists()
 
 
-@pytest.mark.parametrize("package", ["pyspark", "kopf", "kubernetes", "kazoo", "pydantic"])
+@pytest.mark.parametrize(
+    "package", ["pyspark", "kopf", "kubernetes", "kazoo", "pydantic", "prometheus_api_client"]
+)
 def test_the_product_imports_the_packages_that_the_project_was_asked_for(package: str) -> None:
     assert any(package in imported_modules(path) for path in (*PRODUCT, *CORE))
 

@@ -376,9 +376,7 @@ def read_past(prometheus: PrometheusClient, policy_key: str) -> Past:
     until = time.monotonic() + _PAST_SECONDS
 
     def ask(inner: str, span: str) -> list[Series]:
-        return prometheus.query(
-            f"({inner})[{span}]", lambda one: one, until_monotonic_seconds=until
-        )
+        return prometheus.query(f"({inner})[{span}]", until_monotonic_seconds=until)
 
     share = (
         f"max by (broker, direction) (tidegate_broker_bytes_per_second{policy})"

@@ -179,7 +179,7 @@ class Answer(Generic[Item]):
 
 
 class NotSamples(ValueError):
-    """The answer is JSON without samples over a range.
+    """The answer is JSON without samples.
 
     The message completes "Prometheus answered, but ...".
     """
@@ -191,9 +191,7 @@ def read_answer(chunks: Iterator[bytes], each: Callable[[Series], Item]) -> Answ
     Raises NotJson or NotSamples when it is anything else than a whole, successful answer with
     samples over a range.
     """
-    text, answer, envelope = ArrivingJson(chunks), Answer[Item](), dict[str, object]()
-    if text.peek() != "{":
-        raise NotJson("it is a web page" if text.peek() == "<" else "it is not a JSON object")
+    text, answer, envelope = _object(ArrivingJson(chunks)), Answer[Item](), dict[str, object]()
     result_type: object = None
     for name in text.members():
         if name == "data" and text.peek() == "{":
@@ -201,15 +199,44 @@ def read_answer(chunks: Iterator[bytes], each: Callable[[Series], Item]) -> Answ
         else:
             envelope[name] = text.value()
     text.end()
-    _refuse_anything_but_samples(envelope, result_type)
+    _refuse_anything_but_samples(envelope, result_type, "matrix")
     answer.warnings = _warnings(envelope)
     return answer
 
 
+def warnings_of(content: bytes) -> list[str]:
+    """The warnings of a whole answer with samples, over a range or of one moment each.
+
+    Raises NotJson or NotSamples as `read_answer` does; the series themselves are not examined.
+    """
+    text = ArrivingJson(iter([content]))
+    document: Any = _object(text).value()
+    text.end()
+    data = document.get("data")
+    is_result = isinstance(data, dict) and isinstance(data.get("result"), list)
+    result_type = data.get("resultType") if is_result else None
+    _refuse_anything_but_samples(document, result_type, "matrix", "vector")
+    return _warnings(document)
+
+
+def series_of(item: Any) -> Series:
+    """One item of an answer's result. Raises NotSamples."""
+    if isinstance(item, dict) and "value" in item:
+        return _series({**item, "values": [item["value"]]})
+    return _series(item)
+
+
+def _object(text: ArrivingJson) -> ArrivingJson:
+    if text.peek() != "{":
+        raise NotJson("it is a web page" if text.peek() == "<" else "it is not a JSON object")
+    return text
+
+
 def _read_data(text: ArrivingJson, answer: Answer[Item], each: Callable[[Series], Item]) -> object:
-    result_type: object = None
+    result_type, is_result = None, False
     for name in text.members():
         if name == "result" and text.peek() == "[":
+            is_result = True
             answer.items.extend(
                 each(series) for item in text.items() if (series := _series(item)).samples
             )
@@ -217,18 +244,20 @@ def _read_data(text: ArrivingJson, answer: Answer[Item], each: Callable[[Series]
             result_type = text.value()
         else:
             text.value()
-    return result_type
+    return result_type if is_result else None
 
 
-def _refuse_anything_but_samples(envelope: dict[str, object], result_type: object) -> None:
+def _refuse_anything_but_samples(
+    envelope: dict[str, object], result_type: object, *wanted: str
+) -> None:
     if envelope.get("status") != "success":
         reason = own_error(envelope)
         raise NotSamples(
             f"its status is 'error' ({reason})" if reason else "its status is not success"
         )
-    if result_type != "matrix":
+    if result_type not in wanted:
         given = repr(result_type) if result_type in _RESULT_TYPES else "unknown"
-        raise NotSamples(f"with a result of type {given} instead of samples over a range")
+        raise NotSamples(f"with a result of type {given} instead of samples")
 
 
 def _warnings(envelope: dict[str, object]) -> list[str]:

@@ -7,7 +7,6 @@ finds nothing is asked again without the broker's label and without the matchers
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
 
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.queries import (
@@ -22,8 +21,6 @@ from tidegate.prometheus.queries import (
 )
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Queries
-
-Item = TypeVar("Item")
 
 _EXAMPLES = 3
 _QUESTION_SECONDS = 5.0
@@ -95,11 +92,10 @@ class Probe:
         label = identity.name if isinstance(identity, BrokerLabel) else "instance"
         # counted there: a large cluster has a series for each client and broker
         counts = self._ask(
-            f"count by ({label}) ({self._newest(query)})[1s:1s]",
-            lambda one: (of(one.labels), int(one.samples[-1][1])),
+            f"count by ({label}) ({self._newest(query)})",
         )
-        named = frozenset(broker for broker, _ in counts if broker is not None)
-        found = Found(name, query, sum(count for _, count in counts), named)
+        named = frozenset(broker for one in counts if (broker := of(one.labels)) is not None)
+        found = Found(name, query, sum(int(one.samples[-1][1]) for one in counts), named)
         return found if named & set(brokers) else self._with_examples(found, brokers)
 
     def _with_examples(self, found: Found, brokers: Collection[int]) -> Found:
@@ -127,17 +123,14 @@ class Probe:
         return [] if query is None else self._some(query)
 
     def _some(self, query: str) -> list[Series]:
-        return self._ask(f"topk({_EXAMPLES}, {self._newest(query)})[1s:1s]", lambda one: one)
+        return self._ask(f"topk({_EXAMPLES}, {self._newest(query)})")
 
     def _newest(self, query: str) -> str:
-        """The newest samples; what is made of them ends in a subquery, because answers are read as
-        samples over a range.
-        """
         return f"last_over_time({over_last(query, self._settings.stale_after_seconds)})"
 
-    def _ask(self, promql: str, each: Callable[[Series], Item]) -> list[Item]:
+    def _ask(self, promql: str) -> list[Series]:
         until = self._monotonic() + _QUESTION_SECONDS
-        return self._client.query(promql, each, until_monotonic_seconds=until)
+        return self._client.query(promql, until_monotonic_seconds=until)
 
 
 def _naming_brokers(series: Iterable[Series], brokers: Collection[int]) -> tuple[str, ...]:

@@ -107,19 +107,42 @@ class Asking:
         """Whether the server did not answer, and is asked nothing more."""
         return self._given_up
 
-    def ask(
+    def ask(self, query: str | None, *, what: str, seconds: float) -> list[Series] | None:
+        """The series with a sample in the last `seconds`, for a small answer of all brokers.
+
+        None = not asked, or no usable answer. `what` names the query in problems.
+        """
+
+        def read(promql: str, until: float) -> list[Series]:
+            return self._client.query(promql, until_monotonic_seconds=until)
+
+        return self._ask(query, read, what=what, seconds=seconds, group=None)
+
+    def ask_group(
         self,
         query: str | None,
         each: Callable[[Series], Item],
         *,
         what: str,
         seconds: float,
-        group: Group | None = None,
+        group: Group,
     ) -> list[Item] | None:
-        """Return what `each` makes of every series with a sample in the last `seconds`.
+        """What `each` makes of every series of a group, which may be many; else as `ask`."""
 
-        None = not asked, or no usable answer. `what` names the query in problems.
-        """
+        def read(promql: str, until: float) -> list[Item]:
+            return self._client.stream(promql, each, until_monotonic_seconds=until)
+
+        return self._ask(query, read, what=what, seconds=seconds, group=group)
+
+    def _ask(
+        self,
+        query: str | None,
+        read: Callable[[str, float], list[Item]],
+        *,
+        what: str,
+        seconds: float,
+        group: Group | None,
+    ) -> list[Item] | None:
         if query is None or self._given_up:
             return None
         part = group if group is not None and group.is_part else None
@@ -136,9 +159,7 @@ class Asking:
             left_seconds = max(left_seconds, _LEAST_SECONDS)
         until = now + min(self._question_seconds, left_seconds)
         try:
-            answer = self._client.query(
-                over_last(asked, seconds), each, until_monotonic_seconds=until
-            )
+            answer = read(over_last(asked, seconds), until)
         except TidegateError as error:
             goes_on = part is not None and isinstance(error, TooSlow)
             self._given_up = isinstance(error, _WHOLE_SERVER) and not goes_on

@@ -259,7 +259,7 @@ class PrometheusReader:
             seconds = max(seconds, min(_FIRST_SECONDS, further))
         answers: dict[Direction, list[Series]] = {}
         for way, query in queries.items():
-            answer = asking.ask(query, lambda series: series, what=way, seconds=seconds)
+            answer = asking.ask(query, what=way, seconds=seconds)
             if answer is None:
                 continue
             for one in answer:
@@ -330,7 +330,7 @@ class PrometheusReader:
             return client(series)
 
         seconds = self._settings.stale_after_seconds
-        answer = asking.ask(query, each, what=named, seconds=seconds, group=group)
+        answer = asking.ask_group(query, each, what=named, seconds=seconds, group=group)
         if answer is None:
             return None
         return newest_of_each(answer, named, read_at_seconds=self._clock())
@@ -341,7 +341,7 @@ class PrometheusReader:
             return {}
 
         def ask_up(query: str, seconds: float) -> Mapping[Target, float] | None:
-            answer = asking.ask(query, lambda series: series, what="targets", seconds=seconds)
+            answer = asking.ask(query, what="targets", seconds=seconds)
             if answer is None:
                 return None
             newest: dict[Target, float] = {}

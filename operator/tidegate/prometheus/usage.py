@@ -116,7 +116,7 @@ class UsageReader:
         step = _HOUR if seconds > _DAY else WINDOW_SECONDS
         asked = f"count by ({label}) ({rate})[{seconds}s:{step}s]"
         counts: dict[int, int] = {}
-        for one in self._ask(asked, lambda series: series, at_seconds=reading.period.end_seconds):
+        for one in self._ask(asked, at_seconds=reading.period.end_seconds):
             broker = self._broker_of(one.labels)
             if broker is None:
                 reading.odd.append(without_broker(one, way_words(way)))
@@ -154,7 +154,12 @@ class UsageReader:
             means = f"round(avg_over_time({over_last(rate, WINDOW_SECONDS)}))"
             asked = f"{means}[{piece.seconds}s:{WINDOW_SECONDS}s]"
             try:
-                rows = self._ask(asked, read, at_seconds=piece.end_seconds)
+                rows = self._client.stream(
+                    asked,
+                    read,
+                    until_monotonic_seconds=self._until(),
+                    at_seconds=piece.end_seconds,
+                )
             except (TooLarge, TooSlow, InvalidResource) as error:
                 # refused are also too many samples at once, and two names of a metric in one piece
                 if piece.seconds > _HOUR:
@@ -176,32 +181,31 @@ class UsageReader:
     def _read_throttles(self, reading: Gathering, way: Direction, throttle: str) -> None:
         """The days on which clients were throttled, as far as Prometheus says; no more is lost."""
         names = EntityNames()
-
-        def read(series: Series) -> tuple[Entity | None, float]:
-            return entity_of(series.labels, names), series.samples[-1][1]
-
         for day, piece in enumerate(reading.period.pieces(_DAY)):
-            highest = f"max_over_time({over_last(throttle, piece.seconds)})[1s:1s]"
+            highest = f"max_over_time({over_last(throttle, piece.seconds)})"
             try:
-                answer = self._ask(highest, read, at_seconds=piece.end_seconds)
+                answer = self._ask(highest, at_seconds=piece.end_seconds)
             except (Incomplete, InvalidResource) as error:
                 reading.throttles_unknown(way, error.message)
                 continue
             except TooSlow as error:
                 reading.throttles_unknown(way, error.message)
                 return
-            for entity, milliseconds in answer:
+            for one in answer:
+                entity, milliseconds = entity_of(one.labels, names), one.samples[-1][1]
                 if entity is None or not reading.wanted(entity):
                     continue
                 days = reading.throttled.setdefault((entity, way), set())
                 if milliseconds > BINDING_MILLISECONDS:
                     days.add(day)
 
-    def _ask(self, promql: str, each: Callable[[Series], Item], *, at_seconds: int) -> list[Item]:
-        until = self._monotonic() + self._settings.server.question_timeout_seconds
+    def _ask(self, promql: str, *, at_seconds: int) -> list[Series]:
         return self._client.query(
-            promql, each, until_monotonic_seconds=until, at_seconds=at_seconds
+            promql, until_monotonic_seconds=self._until(), at_seconds=at_seconds
         )
+
+    def _until(self) -> float:
+        return self._monotonic() + self._settings.server.question_timeout_seconds
 
     def _nothing(self, period: Period) -> str:
         matchers = ", ".join(f"{name}={one}" for name, one in self._settings.matchers.items())

@@ -61,6 +61,7 @@ CLIENTS = {
     "kubernetes",
     "numpy",
     "pandas",
+    "prometheus_api_client",
     "prometheus_client",
     "pyarrow",
     "pyspark",

@@ -203,13 +203,13 @@ def test_the_past_is_asked_for_by_policy_and_read_by_broker_and_level() -> None:
         def __init__(self) -> None:
             self.asked: list[str] = []
 
-        def query(self, promql: str, each: Any, **_: Any) -> list[Any]:
+        def query(self, promql: str, **_: Any) -> list[Series]:
             self.asked.append(promql)
             if "tier_state" in promql:
                 contract = Series({"level": "L3", "state": "Contract"}, ((10.0, 1.0), (30.0, 1.0)))
                 throttled = Series({"level": "L3", "state": "Throttled"}, ((20.0, 1.0),))
-                return [each(contract), each(throttled)]
-            return [each(Series({"broker": "2", "direction": "egress"}, ((10.0, 0.5),)))]
+                return [contract, throttled]
+            return [Series({"broker": "2", "direction": "egress"}, ((10.0, 0.5),))]
 
     prometheus = Prometheus()
     past = read_past(prometheus, KEY)  # type: ignore[arg-type]

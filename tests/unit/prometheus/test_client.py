@@ -1,5 +1,5 @@
 """Whatever a server does, a question ends in time, with samples or with an error that says what to
-do.
+do: in the streaming way for clients, and through prometheus-api-client for small answers.
 """
 
 from __future__ import annotations
@@ -37,12 +37,30 @@ def good(request: Request) -> None:
     request.send(200, GOOD)
 
 
-def ask(server: PrometheusServer, *, seconds: float = 5.0) -> list[Series]:
+Way = Callable[[PrometheusClient, str, float], list[Series]]
+
+
+def whole(client: PrometheusClient, promql: str, seconds: float) -> list[Series]:
+    return client.query(promql, until_monotonic_seconds=time.monotonic() + seconds)
+
+
+def streamed(client: PrometheusClient, promql: str, seconds: float) -> list[Series]:
+    until = time.monotonic() + seconds
+    return client.stream(promql, lambda series: series, until_monotonic_seconds=until)
+
+
+@pytest.fixture(autouse=True, params=[whole, streamed], ids=["whole", "streamed"])
+def way(request: pytest.FixtureRequest) -> Way:
+    """How every question of a test is asked: each test holds for both ways."""
+    ask.way = request.param  # type: ignore[attr-defined]
+    found: Way = request.param
+    return found
+
+
+def ask(server: PrometheusServer, *, seconds: float = 5.0, promql: str = "up[60s]") -> list[Series]:
     client = PrometheusClient(server, pause=lambda seconds: None)
     try:
-        return client.query(
-            "up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + seconds
-        )
+        return ask.way(client, promql, seconds)  # type: ignore[attr-defined,no-any-return]
     finally:
         client.close()
 
@@ -71,11 +89,9 @@ def test_the_query_is_asked_as_it_is_and_the_server_knows_how_long_we_wait() -> 
 @pytest.mark.parametrize("status", [200, 405])
 def test_a_query_too_long_for_an_address_is_posted(status: int) -> None:
     query = "{" + ",".join(f'a{number}="b c"' for number in range(500)) + "}[60s]"
-    with serving(lambda request: request.send(status, GOOD)) as server:
-        client = PrometheusClient(PrometheusServer(server.url, login=BearerLogin("s3cret")))
-        with nullcontext() if status == 200 else pytest.raises(NotFound, match="405"):
-            client.query(query, lambda series: series, until_monotonic_seconds=time.monotonic() + 5)
-        client.close()
+    refused = nullcontext() if status == 200 else pytest.raises(NotFound, match="405")
+    with serving(lambda request: request.send(status, GOOD)) as server, refused:
+        ask(PrometheusServer(server.url, login=BearerLogin("s3cret")), promql=query)
     (seen,) = server.seen
     assert (seen.method, seen.query) == ("POST", query)
     assert seen.path.startswith("/api/v1/query?")
@@ -88,13 +104,11 @@ def test_no_answer_is_asked_for_in_packed_form() -> None:
     assert server.seen[0].headers["accept-encoding"] == "identity"
 
 
-def test_one_connection_serves_many_questions() -> None:
+def test_one_connection_serves_many_questions_of_either_way(way: Way) -> None:
     with serving(good) as server:
         client = PrometheusClient(PrometheusServer(server.url))
-        for _ in range(3):
-            client.query(
-                "up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + 5
-            )
+        for one in (way, streamed, whole):
+            one(client, "up[60s]", 5)
         client.close()
     assert len({seen.connection for seen in server.seen}) == 1
 
@@ -292,9 +306,13 @@ def test_a_query_that_cannot_be_carried_out_is_an_invalid_resource(status: int) 
         ("<html>log in</html>", "text/html"),
         ("", "application/json"),
         (
-            '{"status": "success", "data": {"resultType": "vector", "result": []}}',
+            '{"status": "success", "data": {"resultType": "scalar", "result": [1, "1"]}}',
             "application/json",
         ),
+        ('{"status": "success", "data": {"result": []}}', "application/json"),
+        ('{"status": "success"}', "application/json"),
+        ('{"status": "success", "data": {"resultType": "matrix"}}', "application/json"),
+        ("[]", "application/json"),
         (b"\x00\xff\xfe", "application/octet-stream"),
     ],
 )
@@ -425,3 +443,59 @@ def test_a_packed_answer_counts_by_its_unpacked_size() -> None:
 def test_an_authority_file_that_is_missing_is_named() -> None:
     with pytest.raises(Unreachable, match="trustedCertificates"):
         ask(PrometheusServer("https://127.0.0.1:1", ca_file="/does/not/exist.pem"), seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        7,
+        {},
+        {"metric": {"broker": 1}, "values": [[1, "1"]]},
+        {"metric": {}, "values": [[1, "x"]]},
+        {"metric": {}, "values": [[2, "1"], [1, "1"]]},
+        {"metric": {}, "values": 7},
+    ],
+)
+def test_a_series_that_is_none_is_incomplete(item: object) -> None:
+    document = {"status": "success", "data": {"resultType": "matrix", "result": [item]}}
+    error, server = failure(lambda request: request.send(200, json.dumps(document)))
+    assert isinstance(error, Incomplete)
+    assert error.reason is Reason.METRICS_INCOMPLETE
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("item", [{"metric": {}, "value": 7}, {"metric": {}, "value": [1]}])
+def test_one_moment_that_is_none_is_incomplete(item: object) -> None:
+    document = {"status": "success", "data": {"resultType": "vector", "result": [item]}}
+    error, _ = failure(lambda request: request.send(200, json.dumps(document)))
+    assert isinstance(error, Incomplete)
+
+
+def test_samples_of_one_moment_come_from_a_small_question_and_are_none_of_a_range(
+    way: Way,
+) -> None:
+    item = {"metric": {"broker": "1"}, "value": [1000, "7"]}
+    histogram = {"metric": {"broker": "2"}, "histogram": [1000, {"count": "1"}]}
+    document = {
+        "status": "success",
+        "data": {"resultType": "vector", "result": [item, histogram]},
+    }
+    with serving(lambda request: request.send(200, json.dumps(document))) as server:
+        if way is whole:
+            assert ask(PrometheusServer(server.url)) == [Series({"broker": "1"}, ((1000.0, 7.0),))]
+        else:
+            with pytest.raises(Incomplete, match="vector"):
+                ask(PrometheusServer(server.url))
+
+
+def test_names_are_utf_8_whatever_the_header_says() -> None:
+    document = GOOD.replace('"1"}', '"ä"}')
+    with serving(lambda request: request.send(200, document, "text/plain")) as server:
+        assert ask(PrometheusServer(server.url))[0].labels == {"broker": "ä"}
+
+
+def test_a_store_that_did_not_answer_is_a_warning_in_victoriametrics_words_too() -> None:
+    document = {**json.loads(GOOD), "isPartial": True}
+    error, _ = failure(lambda request: request.send(200, json.dumps(document)))
+    assert isinstance(error, Incomplete)
+    assert "isPartial" in error.message
