@@ -4,6 +4,7 @@ Nothing is written. The operator's own `control.declared` interprets the objects
 and the operator cannot understand one differently.
 """
 
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -70,13 +71,42 @@ _KINDS = frozenset(kind.kind for kind in KINDS)
 
 
 class _AsKubectlReads(yaml.SafeLoader):
-    """A loader that keeps a time as the text that was written, quoted or not, as kubectl does."""
+    """Reads bare words as kubectl does: `y` is true, 1e5 a number, and a time the text it is."""
+
+    def number(self, node: yaml.ScalarNode) -> int:
+        """Any whole number of Go's; 010 is an octal one."""
+        text = str(node.value).replace("_", "").lower()
+        return int(text, 8 if _OCTAL.fullmatch(text) else 0)
+
+    def truth(self, node: yaml.ScalarNode) -> bool:
+        """A word that says yes or no."""
+        return str(node.value).lower() in ("y", "yes", "true", "on")
 
 
+_OCTAL = re.compile("[-+]?0[0-7]+")
+_DIGITS = "[0-9][0-9_]*"
+_TAG = "tag:yaml.org,2002:"
 _AsKubectlReads.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    None: [
+        (f"{_TAG}{tag}", re.compile(rf"(?:{pattern})\Z"))
+        for tag, pattern in (
+            ("null", "|~|null|Null|NULL"),
+            ("bool", "[yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF"),
+            ("bool", "[tT]rue|TRUE|[fF]alse|FALSE"),
+            ("int", "(?:[-+]_*)?(?:0_*|[1-9][0-9_]*|0[oO]?_*[0-7][0-7_]*)"),
+            ("int", "(?:[-+]_*)?0(?:[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|[bB]_*[01][01_]*)"),
+            (
+                "float",
+                rf"(?:[-+]_*)?(?:\.{_DIGITS}|{_DIGITS}(?:\.[0-9_]*)?)(?:[eE][-+]?_*{_DIGITS})?",
+            ),
+            ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"),
+            ("merge", "<<"),
+        )
+    ]
 }
+_AsKubectlReads.add_constructor(f"{_TAG}int", _AsKubectlReads.number)
+_AsKubectlReads.add_constructor(f"{_TAG}bool", _AsKubectlReads.truth)
+_AsKubectlReads.add_constructor(f"{_TAG}merge", yaml.SafeLoader.construct_yaml_str)  # as a value
 
 
 def read_manifests(
