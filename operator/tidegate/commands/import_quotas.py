@@ -313,12 +313,20 @@ def propose(
     return found
 
 
+def _is_default_alone(entity: Entity) -> bool:
+    """Whether every part is Kafka's default, as spec.defaults has them."""
+    return not any(isinstance(part, str) for part in (entity.user, entity.client_id))
+
+
 def _propose(one: StoredQuota, levels: Sequence[tuple[str, Level]], found: Proposals) -> None:
     entity = one.entity
     if not all(part is None or isinstance(part, str) for part in (entity.user, entity.client_id)):
         found.notes.append(
             f"{entity} is one of Kafka's default entities, which no tier can have. Declare it in "
             f"spec.defaults of the policy: {_said(one)}"
+            if _is_default_alone(entity)
+            else f"{entity} is a default for a part of the clients, which neither a tier nor "
+            f"spec.defaults can declare. It stays as it is: {_said(one)}"
         )
         return
     rates = {

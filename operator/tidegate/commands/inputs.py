@@ -82,6 +82,10 @@ class _AsKubectlReads(yaml.SafeLoader):
         """A word that says yes or no."""
         return str(node.value).lower() in ("y", "yes", "true", "on")
 
+    def text(self, node: yaml.ScalarNode) -> str:
+        """`<<` as a value, not as the key that merges."""
+        return str(node.value)
+
 
 _OCTAL = re.compile("[-+]?0[0-7]+")
 _DIGITS = "[0-9][0-9_]*"
@@ -106,7 +110,7 @@ _AsKubectlReads.yaml_implicit_resolvers = {
 }
 _AsKubectlReads.add_constructor(f"{_TAG}int", _AsKubectlReads.number)
 _AsKubectlReads.add_constructor(f"{_TAG}bool", _AsKubectlReads.truth)
-_AsKubectlReads.add_constructor(f"{_TAG}merge", yaml.SafeLoader.construct_yaml_str)  # as a value
+_AsKubectlReads.add_constructor(f"{_TAG}merge", _AsKubectlReads.text)  # as a value
 
 
 def read_manifests(

@@ -254,3 +254,23 @@ def test_whatever_the_cluster_has_what_is_printed_can_be_applied(
 @given(st.integers(1024, 10**15))
 def test_a_rate_is_written_exactly(rate: int) -> None:
     assert parse_byte_rate(quantity(rate)) == rate
+
+
+@pytest.mark.parametrize(
+    ("entity", "may_be_declared"),
+    [
+        (Entity(Default.DEFAULT), True),
+        (Entity(client_id=Default.DEFAULT), True),
+        (Entity(Default.DEFAULT, Default.DEFAULT), True),
+        (Entity(Default.DEFAULT, "etl"), False),
+        (Entity("bob", Default.DEFAULT), False),
+    ],
+)
+def test_only_a_default_that_the_policy_can_have_is_said_to_be_declared_there(
+    entity: Entity, may_be_declared: bool, golden: Callable[[str], None]
+) -> None:
+    found = propose([StoredQuota(entity, {FETCH: "9000000"})], ())
+    assert found.members == []
+    (note,) = found.notes
+    assert ("Declare it in spec.defaults" in note) is may_be_declared
+    golden(note)
