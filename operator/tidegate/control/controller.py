@@ -366,6 +366,7 @@ class Controller:
                 replaces=declared.replaces_claim,
                 kubernetes=self._context.kubernetes,
                 store=cluster.store,
+                least_epoch=self._ledger.epoch,
             )
             owner = owned.claim
             if owned.changed is not None:

@@ -134,6 +134,11 @@ class LedgerWatch:
         return self._remembered
 
     @property
+    def epoch(self) -> int:
+        """The claim's epoch that is remembered; 0 = none is."""
+        return 0 if self._remembered is None else self._remembered.epoch
+
+    @property
     def status(self) -> LedgerStatus | None:
         """The same for the status; a report adds the count of managed quotas."""
         return None if self._remembered is None else self._remembered.as_status(None)
@@ -192,14 +197,14 @@ class LedgerWatch:
         if claim is not None and not claim.is_of(policy.key, policy.uid):
             return ""  # another policy's: there are reasons for that
         found = _count(quotas, policy.key)
-        if policy.deleting and not remembered.records and not found:
-            return ""  # all of it was given back, and the claim with it
         knows = f"status.ledger remembers at least {counted(remembered.records, 'record')}"
         if remembered.topic and not facts.ledger.topic:
             return (
                 f"The ledger went from ZooKeeper to the topic {remembered.topic} and is not found "
                 "there. What ZooKeeper has is out of date"
             )
+        if claim is None and not found and _is_released(facts, policy, remembered):
+            return ""  # everything was restored, by `tidegate restore` or before this policy goes
         if claim is None:
             what = "neither a claim nor a record" if not found else f"no claim and {found} records"
             return (
@@ -440,6 +445,11 @@ def _is_as_written(record: LedgerRecord, stored: StoredQuota) -> bool:
         entry.written not in (None, entry.before) and stored.values.get(key) == entry.written
         for key, entry in record.entries.items()
     )
+
+
+def _is_released(facts: ClusterFacts, policy: Policy, remembered: Remembered) -> bool:
+    uid, epoch = facts.ledger.released or ("", 0)
+    return uid == policy.uid and epoch >= remembered.epoch
 
 
 def _place(topic: str) -> str:

@@ -5,7 +5,7 @@ time for that is over.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import structlog
@@ -62,8 +62,11 @@ def take_ownership(
     replaces: str,
     kubernetes: Kubernetes,
     store: QuotaStore,
+    least_epoch: int = 0,
 ) -> Ownership:
     """Put the finalizer on and claim the cluster for this `operator` where missing.
+
+    A claim where there is none gets an epoch above `least_epoch`, which the policy had before.
 
     Raises RetryLater when the object is being deleted, WriteRefused when another policy was faster.
     """
@@ -92,7 +95,7 @@ def take_ownership(
         changed = _held_by_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw), kubernetes)
     if ours is not None and ours.epoch and ours.lease_namespace == lease_namespace:
         return Ownership(ours, changed)
-    claim = store.claim(wanted, replaces)
+    claim = store.claim(replace(wanted, epoch=least_epoch), replaces)
     is_replaced = found is not None and (
         ours is None or found.is_of_another_operator(policy.uid, lease_namespace)
     )

@@ -1,5 +1,6 @@
 """The claim on a cluster: its text, who may take it, and whether it lets a batch be written."""
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
@@ -14,6 +15,7 @@ from tidegate_logic.reasons import Reason
 _FIRST_CLAIM_FORMAT = 1  # version 0.1's, with the key and the uid only
 _CLAIM_FORMAT_WITHOUT_LEASES = 2
 _CLAIM_FORMAT = 3
+_RELEASE_FORMAT = 1
 _FORMER_KEPT = 20  # uids in a claim
 
 
@@ -52,6 +54,22 @@ def parse_claim(data: bytes | None, place: str) -> Claim:
         ) from error
 
 
+def release_to_bytes(claim: Claim) -> bytes:
+    """The note that this claim was released, when nothing was left under it."""
+    released = {"policy_uid": claim.policy_uid, "epoch": claim.epoch}
+    return compact({"version": _RELEASE_FORMAT, "released": released})
+
+
+def parse_release(data: bytes | None) -> tuple[str, int] | None:
+    """Uid and epoch of the claim that was released; None where nothing that is known says so."""
+    with contextlib.suppress(ValueError, RecursionError):
+        root = mapping(json.loads((data or b"").decode("utf-8")))
+        if root.get("version") == _RELEASE_FORMAT:
+            released = mapping(root.get("released"))
+            return text(released.get("policy_uid")), _count(released.get("epoch"))
+    return None
+
+
 def _require_format(root: Mapping[str, object], known: int) -> None:
     if root.get("version") != known:
         raise ValueError(f"its format is {root.get('version')!r}, only {known} is known")
@@ -77,7 +95,7 @@ def _count(content: object) -> int:
 def next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
     """The claim that `wanted` leaves behind; raises WriteRefused where it stays another's."""
     if current is None:
-        return replace(wanted, epoch=1, former=())
+        return replace(wanted, epoch=wanted.epoch + 1, former=())
     if current.is_of(wanted.policy_key, wanted.policy_uid):
         if current.lease_namespace == wanted.lease_namespace and current.epoch:
             return current

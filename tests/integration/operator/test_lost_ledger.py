@@ -20,12 +20,20 @@ from kazoo.client import KazooClient
 
 from lab.kraft import KraftLab
 from lab.process import wait_until
-from tests.contract.quota_store_contract import ALICE, BOB, CLUSTER, FETCH, PRODUCE, lay_out_kafka
+from tests.contract.quota_store_contract import (
+    ALICE,
+    BOB,
+    CLUSTER,
+    FETCH,
+    PRODUCE,
+    give_back,
+    lay_out_kafka,
+)
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
 from tests.unit.control.stage import Leaders, Stage
 from tests.unit.control.test_load import ETL, hot, throttled_etl
-from tidegate.control.declared import LOST_LEDGER
+from tidegate.control.declared import LOST_LEDGER, PAUSED
 from tidegate.errors import NotFound
 from tidegate.kafka.adminapi import log as ledger_log
 from tidegate.kafka.adminapi.store import AdminQuotaStore
@@ -425,6 +433,38 @@ def test_a_topic_deleted_in_the_middle_of_a_batch_is_written_back_with_what_was_
     delete(stage, policy)
     assert world.quotas(ALICE) == {PRODUCE: "12000000", FETCH: "5000000"}
     assert (world.quotas(BOB), world.quotas(CAROL)) == ({}, {})
+
+
+def test_what_tidegate_restore_released_is_no_loss_and_its_epochs_go_on(
+    world: AdminWorld, stage: Stage, policy: ObjectRef
+) -> None:
+    stage.kubernetes.annotate(policy, PAUSED, "true")
+    passes(stage, 30)
+    restore(world)
+    passes(stage)
+    assert stage.condition(policy) == ("False", "Paused")
+    stage.kubernetes.annotate(policy, PAUSED, None)
+    twin = another_process(world, stage)
+    passes(twin, 30)
+    assert twin.condition(policy) == ("True", "InSync")
+    assert twin.store.facts().claim.epoch == 2
+    assert world.quotas(ALICE)[PRODUCE] == "10000000"
+    delete(twin, policy)
+    assert world.quotas(ALICE) == {PRODUCE: "12000000", FETCH: "5000000"}
+
+
+def restore(world: AdminWorld) -> None:
+    """What `tidegate restore --yes` does at once."""
+    store = world.another_store()
+    stored = store.read_everything().values()
+    writes = [
+        give_back(one, {key: entry.before for key, entry in one.ledger.entries.items()})
+        for one in stored
+        if one.ledger is not None
+    ]
+    assert all(one.applied for one in store.write(writes, world.cluster_id))
+    store.release_claim("streaming/orders")
+    assert store.facts().claim is None
 
 
 @pytest.mark.parametrize("word", ["rebuild", "accept"])

@@ -5,7 +5,8 @@ it leaves behind. Its outcome then replaces it. An intent without outcome is one
 or lost its connection: what the brokers have shows whether the change was made.
 
     claim                  {"version": 3, "policy_key": ...}                 as in every quota store
-    moved                  {"version": 1, "cluster_id": ...}      where it came from another store
+    moved                  {"version": 1, "cluster_id": ...}      where it came from another store;
+                             "released": {...} = the claim that was released last
     throttles              {"version": 1, ...}             replication throttles that may be set
     users/alice            {"version": 1, "record": {...}}                   record of an entity
     users/alice            {"version": 1, "record": {...} | null, "intent":
@@ -20,7 +21,7 @@ from functools import cached_property
 from tidegate.errors import ForeignContent
 from tidegate.kafka.adminapi.log import Entry, Record
 from tidegate.kafka.adminapi.quotas import Changes, Values
-from tidegate.kafka.claim import parse_claim
+from tidegate.kafka.claim import parse_claim, parse_release, release_to_bytes
 from tidegate.kafka.ledger import LEDGER_RECORD, compact, mapping, record_of, record_to_bytes, text
 from tidegate.kafka.quota_node import entity_of_path, entity_path, json_problem
 from tidegate.kafka.quota_store import Claim
@@ -147,17 +148,22 @@ class Journal:
         """
         if self._moved is None:
             return None
-        try:
+        try:  # "" = none was, and it says which claim was released
             root = mapping(json.loads(self._moved.decode("utf-8")))
             if root.get("version") != _FORMAT:
                 raise ValueError(f"its format is {root.get('version')!r}, only {_FORMAT} is known")
-            return text(root.get("cluster_id"))
+            return text(root.get("cluster_id")) or None
         except (ValueError, RecursionError) as error:
             raise ForeignContent(
                 f"The topic {self.topic} says in a way that cannot be read ({json_problem(error)}) "
                 "whether the ledger moved there from ZooKeeper, so nothing is written. If a newer "
                 "Tidegate wrote it, use that version."
             ) from error
+
+    @property
+    def released(self) -> tuple[str, int] | None:
+        """Uid and epoch of the claim that was released last, with nothing left under it."""
+        return parse_release(self._moved)
 
     @property
     def is_empty(self) -> bool:
@@ -203,9 +209,15 @@ def claim_record(claim: bytes | None) -> Record:
     return _CLAIM_KEY, claim
 
 
-def moved_record(cluster_id: str) -> Record:
-    """The log's record that this cluster's ledger was moved here from another store."""
-    return _MOVED_KEY, compact({"version": _FORMAT, "cluster_id": cluster_id})
+def moved_record(cluster_id: str, released: Claim | None = None) -> Record:
+    """The log's record that this cluster's ledger was moved here from another store; "" = it was
+    not.
+
+    It also says which claim was `released` last: earlier versions take no key that they do not
+    know, but leave the fields of this one alone.
+    """
+    more = {} if released is None else json.loads(release_to_bytes(released))
+    return _MOVED_KEY, compact({**more, "version": _FORMAT, "cluster_id": cluster_id})
 
 
 def throttles_record(content: bytes | None) -> Record:

@@ -6,6 +6,7 @@ same for itself, and writes nothing.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tidegate.errors import Conflict, ForeignContent, OutcomeUnknown, Unreachable, WriteRefused
@@ -51,7 +52,7 @@ class TopicLedger:
             migration_running=False,
             claim=self.journal.claim,
             answered_by="The brokers",
-            ledger=self._log.facts,
+            ledger=replace(self._log.facts, released=self.journal.released),
         )
 
     def catch_up(self) -> None:

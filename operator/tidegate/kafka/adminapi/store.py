@@ -213,8 +213,10 @@ class AdminQuotaStore:
         )
 
     def _release(self, policy_key: str, policy_uid: str | None) -> None:
+        journal = self._ledger.journal
         if self._may_release(policy_key, policy_uid):
-            self._ledger.commit([claim_record(None)])
+            note = moved_record(journal.moved_cluster_id or "", journal.claim)
+            self._ledger.commit([claim_record(None), note])
 
     def ledger_entities(self) -> frozenset[Entity]:
         """See QuotaStore."""

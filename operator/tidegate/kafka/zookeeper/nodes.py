@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidegate.errors import ForeignContent, WriteRefused
-from tidegate.kafka.claim import parse_claim, require_writable
+from tidegate.kafka.claim import parse_claim, parse_release, require_writable
 from tidegate.kafka.ledger import parse_record
 from tidegate.kafka.quota_node import (
     EMPTY,
@@ -20,7 +20,7 @@ from tidegate.kafka.quota_node import (
     ledger_node,
     parse_quota,
 )
-from tidegate.kafka.quota_store import Claim, ClusterFacts
+from tidegate.kafka.quota_store import Claim, ClusterFacts, LedgerFacts
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 from tidegate_logic.model import Entity, LedgerRecord, StoredQuota
 from tidegate_logic.reasons import Reason
@@ -63,6 +63,7 @@ class ClusterNodes:
     has_controller: bool
     claim: Claim | None
     checks: tuple[Check, ...]
+    root: Znode | None  # of our own tree; its data says which claim was released last
 
     @property
     def facts(self) -> ClusterFacts:
@@ -74,6 +75,7 @@ class ClusterNodes:
             migration_running=self.migration_running,
             claim=self.claim,
             migration_prepared=self.migration_prepared,
+            ledger=LedgerFacts(released=parse_release(self.root.data if self.root else None)),
         )
 
     def require_writable(
@@ -89,7 +91,7 @@ def read_cluster(tree: ZnodeTree) -> ClusterNodes:
     Raises WriteRefused where there is no Kafka cluster.
     """
     paths = [CLUSTER_ID_PATH, CONTROLLER_PATH, CONTROLLER_EPOCH_PATH, CLAIM_PATH]
-    *found, migration = tree.read([*paths, MIGRATION_PATH])
+    *found, migration, root = tree.read([*paths, MIGRATION_PATH, ROOT])
     nodes = dict(zip(paths, found, strict=True))
     controller, claim = nodes[CONTROLLER_PATH], nodes[CLAIM_PATH]
     return ClusterNodes(
@@ -100,6 +102,7 @@ def read_cluster(tree: ZnodeTree) -> ClusterNodes:
         has_controller=controller is not None,
         claim=None if claim is None else parse_claim(claim.data, f"{CLAIM_PATH} in ZooKeeper"),
         checks=tuple(Check(path, node.version) for path, node in nodes.items() if node is not None),
+        root=root,
     )
 
 

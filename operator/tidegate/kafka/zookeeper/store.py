@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
-from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim
+from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim, release_to_bytes
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
     LEDGER_ROOT,
+    ROOT,
     THROTTLES_PATH,
     EntityReader,
     ledger_path,
@@ -176,9 +177,9 @@ class ZooKeeperQuotaStore:
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""
-        (node,) = self._tree.read([CLAIM_PATH])
+        node, root = self._tree.read([CLAIM_PATH, ROOT])
         current = None if node is None else parse_claim(node.data, f"{CLAIM_PATH} in ZooKeeper")
-        if node is None or current is None or current.policy_key != policy_key:
+        if node is None or root is None or current is None or current.policy_key != policy_key:
             return
         if policy_uid not in (None, current.policy_uid):
             return
@@ -194,7 +195,8 @@ class ZooKeeperQuotaStore:
         if len(names) == len(entities) and all(
             nodes.record and nodes.record.policy_key != policy_key for nodes in left
         ):
-            self._is_done([Delete(CLAIM_PATH, node.version)])
+            note = SetData(ROOT, release_to_bytes(current), root.version)
+            self._is_done([Delete(CLAIM_PATH, node.version), note])
 
     def ledger_entities(self) -> frozenset[Entity]:
         """See QuotaStore. Leaves out nodes with foreign names; `unreadable_nodes` lists them."""

@@ -6,6 +6,7 @@ local passing = {
   Conflict = true,
   ControllerAbsent = true,
   KubernetesUnreachable = true,
+  LedgerNotFound = true,
   ListIncomplete = true,
   OutcomeUnknown = true,
   Starting = true,
