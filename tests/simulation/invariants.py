@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.plan import BROKERS, MB, NAMESPACE, TOPICS
 from tests.simulation.systems import QUOTA_KEYS, Kafka
 from tests.simulation.virtual_time import VirtualTime
+from tests.simulation.write_rules import Change, WriteRules, foreign_tokens, is_reordered
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -54,6 +55,11 @@ def config_of(nodes: Nodes, user: str) -> dict[str, Any]:
     return json.loads(node.data)["config"] if node is not None and node.data else {}
 
 
+def data_of(nodes: Nodes, user: str) -> bytes | None:
+    node = nodes.get(USERS + user)
+    return None if node is None else node.data
+
+
 def record_of(nodes: Nodes, user: str) -> dict[str, Any]:
     node = nodes.get(f"{LEDGER}users%2F{user}")
     return json.loads(node.data)["entries"] if node is not None else {}
@@ -89,6 +95,7 @@ class Invariants:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.rules = WriteRules(world)
         # what others than the operator ever set, None = no quota: what may stand there without us
         self._foreign: dict[str, dict[tuple[str, str], set[str | None]]] = {}
         for name, before in world.plan.before.items():
@@ -120,6 +127,7 @@ class Invariants:
         world = self._world
         if kind == BROKER_BANDWIDTH_POLICIES:
             names = [raw["metadata"]["name"]]
+            self.rules.declared(where, raw)
             if event == "DELETED" and raw["spec"].get("deletionPolicy") == "Retain":
                 self._stays_as_it_is(raw)
         else:
@@ -156,6 +164,7 @@ class Invariants:
 
     def foreign_write(self, kafka: str, user: str, key: str, text: str | None) -> None:
         """Note what another writer set."""
+        self.rules.disturbed(kafka)
         self._foreign[kafka][user, key].add(text)
 
     def _objects(self, where: str, kind: ResourceKind, policy: str) -> list[JsonObject]:
@@ -229,6 +238,9 @@ class Invariants:
             self._owner.pop(kafka.name, None)
         for user in users:
             self._judge_user(kafka, process, writer, user, before, after)
+        policy = self._policy(process.where, writer.rpartition("/")[2])
+        changes = [change for user in users for change in _changes(user, before, after)]
+        self.rules.judge(kafka, process, policy, changes, claim_of(before))
         self._judge_removals(kafka, process, writer, before, after)
 
     def _judge_owner(self, kafka: Kafka, process: Process, writer: str, before: Nodes) -> None:
@@ -252,9 +264,11 @@ class Invariants:
         self, kafka: Kafka, process: Process, writer: str, user: str, before: Nodes, after: Nodes
     ) -> None:
         was, now = config_of(before, user), config_of(after, user)
-        strange = {key: text for key, text in was.items() if key not in KEYS}
-        if list(strange.items()) != [(key, text) for key, text in now.items() if key not in KEYS]:
-            self._world.violated(f"{process.name} changed foreign bytes of {user}: {was} -> {now}")
+        raw, raw_after = data_of(before, user), data_of(after, user)
+        if foreign_tokens(raw) != foreign_tokens(raw_after) or is_reordered(raw, raw_after):
+            self._world.violated(
+                f"{process.name} changed foreign bytes of {user}: {raw!r} -> {raw_after!r}"
+            )
         records, records_before = entries_of(after, user), entries_of(before, user)
         for key in KEYS:
             old, new = was.get(key), now.get(key)
@@ -526,6 +540,17 @@ class Invariants:
                 quota = {QUOTA_KEYS[key]: rate for key, rate in (shown.get("quota") or {}).items()}
                 if quota != rates.get(shown["name"]):
                     yield f"the status in {where} says {shown['name']} has {quota}, Kafka has {rates.get(shown['name'])}"
+
+
+def _changes(user: str, before: Nodes, after: Nodes) -> list[Change]:
+    """The quotas of the user that a transaction changed."""
+    was, now = config_of(before, user), config_of(after, user)
+    left, records = entries_of(before, user), entries_of(after, user)
+    return [
+        Change(user, key, was.get(key), now.get(key), left.get(key, {}), records.get(key, {}))
+        for key in sorted(KEYS)
+        if was.get(key) != now.get(key)
+    ]
 
 
 def _let_go(before: Nodes, after: Nodes, user: str, *, is_member: bool) -> set[Written]:

@@ -35,7 +35,7 @@ class Load:
         self.wants: dict[tuple[str, str], float] = {}
         self.other: dict[tuple[int, Direction], float] = {}
         self.is_frozen_until = 0.0
-        self.changed_at = 0.0
+        self.changed_at = self.scraped_at = 0.0
         self._spans: dict[tuple[int, Direction], deque[NicSpan]] = {}
         self._clients: dict[tuple[Entity, int, Direction], ClientRate] = {}
         self._sent: dict[tuple[str, str], deque[tuple[float, float]]] = {}
@@ -71,6 +71,7 @@ class Load:
             kept.append((now, rate))
         if now < self.is_frozen_until:
             return
+        self.scraped_at = now
         wall = VirtualTime.EPOCH_SECONDS + now
         for broker in sorted(self._kafka.brokers):
             for way, key in DIRECTIONS.items():
@@ -87,6 +88,10 @@ class Load:
                 spans.append(NicSpan(wall, self.scrape_seconds, carried))
                 while wall - spans[0].at_seconds > KEPT_SECONDS:
                     spans.popleft()
+
+    def sent(self, key: str) -> float:
+        """What all clients together send on each broker under the quotas of now."""
+        return sum(self._sends(user, of) for user, of in self.wants if of == key)
 
     def _sends(self, user: str, key: str) -> float:
         text = self._kafka.store_view(Entity(user)).get(QUOTA_KEYS[key])

@@ -134,7 +134,28 @@ SHORT = Size(
     again_seconds=(1.0, 15.0),
     mistake_seconds=(50.0,),
 )
+# ten to twenty minutes of steady overload: throttles begin, go down their ladders and come back
+OVERLOAD = replace(
+    FULL,
+    second_kubernetes=0.0,
+    replicas=(1, 1, 2),
+    policies=(1,),
+    users=(6, 8, 12),
+    tiers=(3, 4),
+    metrics=1.0,
+    storm_seconds=(600.0, 800.0, 1200.0),
+    poll_seconds=(60.0,),
+    latency_seconds=(0.002, 0.02),
+    edits=1,
+    faults=(0, 1, 2),
+    fault_seconds=(5.0, 15.0),
+    megabytes=(4, 40),
+    tiny_before=0.0,
+    budget_seconds=(600, 900),
+    scrape_seconds=(15, 15, 30),
+)
 FULL_DAYS = 0.05
+OVERLOAD_DAYS = 0.02
 DAYS_WITH_MOVES = 0.25
 
 
@@ -211,6 +232,9 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     """
     random = Random(f"bad day {seed}")
     size = FULL if random.random() < FULL_DAYS else SHORT
+    overloaded = Random(f"overload {seed}")
+    if overloaded.random() < OVERLOAD_DAYS:
+        size = OVERLOAD
     clusters = ("blue", "green") if random.random() < size.second_kubernetes else ("blue",)
     replicas = random.choice(size.replicas if len(clusters) == 1 else size.replicas_beside)
     names = ("orders", "ledger", "audit")[: random.choice(size.policies)]
@@ -234,10 +258,14 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         deletes_namespace=with_namespaces and random.random() < 0.25,
         size=size,
     )
-    acts = [*_people(plan, random), *_weather(plan, random)]
-    acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
-    plan, moves = _with_moves(plan, Random(f"moves {seed}"))
-    acts += moves
+    if size is OVERLOAD:
+        acts = _overload(plan, overloaded)
+    else:
+        acts = [*_people(plan, random), *_weather(plan, random)]
+        acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
+        plan, moves = _with_moves(plan, Random(f"moves {seed}"))
+        acts += moves
+    acts += _meddling(plan, Random(f"meddling {seed}"))
     return replace(
         plan,
         acts=tuple(sorted(acts, key=lambda act: act.at)),
@@ -447,6 +475,56 @@ def _edit(plan: Plan, random: Random, at: float) -> Act:
         args["rates"] = f"{random.randint(1, 60)}M"
         args["lasts"] = random.choice((30.0, 90.0, 600.0))
     return Act(at, kind, args)
+
+
+def _overload(plan: Plan, random: Random) -> list[Act]:
+    """More than the limit from the first minute on, then some room, and what may go wrong with it.
+
+    The load does not change otherwise, so that what goes over a limit later is our own doing.
+    """
+    (policy,), where = plan.policies, plan.clusters[0]
+    kafka, frozen_at = {"kafka": policy.kafka}, random.uniform(60.0, 300.0)
+    much, little = random.choice(((40e6, 0.0), (100e6, 60e6), (20e6, 0.0)))
+    factor, last = random.choice((1.0, 1.0, 3.0)), plan.storm_seconds
+    acts = [
+        Act(random.uniform(1.0, 20.0), "load", {**kafka, "factor": factor, "other": much}),
+        Act(random.uniform(200.0, 400.0), "load", {**kafka, "factor": factor, "other": little}),
+    ]
+    args = {"where": where, "policy": policy.name}
+    if random.random() < 0.4:  # a limit that is lowered while no sample comes
+        acts.append(Act(frozen_at, "frozen samples", {**kafka, "seconds": 280.0}, is_fault=True))
+        acts.append(Act(frozen_at + 150.0, "edit limit", {**args, "limit": "20M"}))
+    if random.random() < 0.4:  # a freeze, and what would be written but for it
+        at = random.uniform(60.0, last - 200.0)
+        name, spec = random.choice(sorted(policy.tiers.items()))
+        edit = {"user": spec["members"][0]["user"], "contract": contract(plan.size, random)}
+        acts.append(Act(at, "suspend", {**args, "seconds": 180.0}))
+        acts.append(Act(at + 90.0, "edit contract", {"where": where, "tier": name, **edit}))
+    acts += [
+        _fault(plan, random, random.uniform(0.0, last)) for _ in range(random.choice((0, 1, 2)))
+    ]
+    return acts
+
+
+def _meddling(plan: Plan, random: Random) -> list[Act]:
+    """Others who write at the worst moments, and processes that stand still in a call."""
+    acts: list[Act] = []
+    if random.random() < 0.2:
+        kafka = random.choice(plan.policies).kafka
+        args = {
+            "kafka": kafka,
+            "key": random.choice(KEYS),
+            "value": random.randint(1, 200) * MB + 7,
+        }
+        when = random.choice(("before an attempt", "before a commit"))
+        at = random.uniform(0.0, plan.storm_seconds)
+        acts.append(Act(at, "writer inside", {**args, "when": when}, is_fault=True))
+    if random.random() < 0.1:
+        args = {"what": random.choice(("stop before", "stop after")), "writes_only": False}
+        args |= {"slot": random.choice(plan.slots), "system": random.choice(_SYSTEMS)}
+        args |= {"skip": random.choice((0, 0, 1, 2, 5)), "seconds": 0.0}
+        acts.append(Act(random.uniform(0.0, plan.storm_seconds), "at a call", args, is_fault=True))
+    return acts
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ _UNREACHABLE = {
     "lease": Reason.KUBERNETES_UNREACHABLE,
     "prometheus": Reason.PROMETHEUS_UNREACHABLE,
 }
+STANDS_STILL_SECONDS = 30.0
 _LIMIT_SECONDS = {"zookeeper": 10.0, "brokers": 10.0, "kubernetes": 10.0, "prometheus": 10.0}
 
 
@@ -75,6 +76,8 @@ class Link:
             self.world.note(f"{fault.what}: {what}")
         if fault is not None and fault.what == "crash before":
             self._crash()
+        if fault is not None and fault.what == "stop before":
+            self._stand_still()
         self._wait_for_connection(what, limit_seconds, is_write)
         if fault is not None and fault.what == "lost":
             self._never_answered(what, limit_seconds, is_write)
@@ -91,6 +94,8 @@ class Link:
             self.world.note(f"{what}{'' if error is None else f' -> {type(error).__name__}'}")
         if fault is not None and fault.what == "crash after":
             self._crash()
+        if fault is not None and fault.what == "stop after":
+            self._stand_still()
         if fault is not None and fault.what == "lost answer":
             self._never_answered(what, limit_seconds, is_write)
         slow_seconds += (
@@ -105,6 +110,12 @@ class Link:
         if error is not None:
             raise error
         return answer
+
+    def _stand_still(self) -> None:
+        """The whole process, as by SIGSTOP or a machine that is moved; then it goes on from here."""
+        scheduler = self.world.scheduler
+        scheduler.pause(scheduler.group, STANDS_STILL_SECONDS)
+        scheduler.sleep(0.001)
 
     def _take_time(self) -> None:
         latency = self.world.plan.latency_seconds
@@ -228,11 +239,7 @@ class Kafka:
             partition: replicas[0] for partition, replicas in self.replicas.items()
         }
         for user, quotas in before.items():
-            config = {
-                "SCRAM-SHA-256": f"salt=c2Fs,stored_key={user},server_key=a2V5,iterations=4096"
-            }
-            config |= {QUOTA_KEYS[name]: str(rate) for name, rate in quotas.items()}
-            self.put(user, json.dumps({"version": 1, "config": config}).encode())
+            self.put(user, _with_credentials(user, quotas))
 
     def store_view(self, entity: Entity) -> dict[str, str]:
         """The quota node's settings of now, parsed once a version."""
@@ -276,6 +283,24 @@ class Kafka:
         return max((led.count(broker) for broker in BROKERS), default=0)
 
 
+def _with_credentials(user: str, quotas: dict[str, int]) -> bytes:
+    """A quota node as another tool may have written it: escapes that JSON allows, on both sides."""
+    scram = r'"%s":"salt=%s,stored_key=STORED,server_key=a2V5,iterations=4096"'
+    scram = scram.replace("STORED", user)
+    pairs = [
+        scram % (r"SCRAM\u002dSHA-256", r"c2F\/cw=="),
+        *(f'"{QUOTA_KEYS[name]}":"{rate}"' for name, rate in quotas.items()),
+        scram % ("SCRAM-SHA-512", r"\u00632"),
+    ]
+    return ('{"version":1,"config":{' + ",".join(pairs) + "}}").encode()
+
+
+def _users(operations: Sequence[Operation]) -> list[str]:
+    paths = [one.path for one in operations if type(one).__name__ in ("SetData", "Create")]
+    return [path.removeprefix(_USERS) for path in paths if path.startswith(_USERS)]
+
+
+_USERS = "/config/users/"
 QUOTA_KEYS = {"fetch": "consumer_byte_rate", "produce": "producer_byte_rate"}
 
 
@@ -291,6 +316,10 @@ class Session:
         self._is_closed = False
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
+        users = [path.removeprefix(_USERS) for path in paths if path.startswith(_USERS)]
+        if users and len(users) < len(self._kafka.tree._nodes["/config/users"].children):
+            # of some only: it is about to write them, and has decided before
+            self._link.world.meddle(self._kafka, "before an attempt", users)
         return self._asked("read", lambda: self._kafka.tree.read(paths)) if paths else []
 
     def children(self, paths: Sequence[str]) -> list[list[str] | None]:
@@ -307,6 +336,7 @@ class Session:
         operations = self._process.as_written(operations)
 
         def effect() -> None:
+            self._link.world.meddle(self._kafka, "before a commit", _users(operations))
             before = self._kafka.tree._nodes
             self._kafka.tree.commit(operations)
             self._link.world.invariants.committed(
@@ -316,7 +346,11 @@ class Session:
         paths = [
             one.path for one in operations if type(one).__name__ in ("SetData", "Create", "Delete")
         ]
-        self._asked(f"commit {self._kafka.name} {' '.join(paths)}", effect, is_write=True)
+        try:
+            self._asked(f"commit {self._kafka.name} {' '.join(paths)}", effect, is_write=True)
+        except OutcomeUnknown:
+            self._link.world.invariants.rules.forget_charges(self._kafka.name)
+            raise
 
     def watch(self, wake: Callable[[], None]) -> None:
         process = self._process

@@ -1,27 +1,36 @@
-"""Takes one fix out of the operator again, so that the simulation shows that it finds the defect.
+"""Takes one fix or protection out of the operator, so that the simulation shows that it finds that.
 
 Each function names what it undoes. They change modules of this interpreter: nothing puts them back.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from textwrap import dedent
+from types import FunctionType
+from typing import Any
 
+import tests.doubles.quota_store as quota_store
 import tidegate.control.manager as manager
 import tidegate.control.observe as observe
 import tidegate.control.ownership as ownership
 import tidegate.kafka.claim as claims
+import tidegate.kafka.quota_node as quota_node
 import tidegate.kafka.zookeeper.store as store
+import tidegate.kafka.zookeeper.writer as writer
 import tidegate.kube.lease as lease
 import tidegate_logic.decide as decide
+import tidegate_logic.readings as readings
 from tests.simulation import process
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube import api
 from tidegate_logic.contracts.desired import Desired
 from tidegate_logic.model import DeletionPolicy
-from tidegate_logic.quotas import entity_plan, leaving, plan
+from tidegate_logic.quotas import budget, entity_plan, leaving, plan, steps
 from tidegate_logic.quotas.budget import RemovalMemory
+from tidegate_logic.throttle import buckets, escalation, nic_status, raises, throttle_pass
 
 
 def a1_budget() -> None:
@@ -120,6 +129,162 @@ def restored_memory() -> None:
     entity_plan.remembered = lambda *_, **__: None  # type: ignore[attr-defined]
 
 
+# --- protections of every write, as the review took them out ---
+
+
+_edited: dict[FunctionType, str] = {}
+
+
+def _edit(function: Any, old: str, new: str) -> None:
+    """Put other words into the source of a function, for everyone who has it."""
+    function = getattr(function, "fget", function)
+    assert isinstance(function, FunctionType)
+    source = _edited.get(function, dedent(inspect.getsource(function)))
+    assert old in source, f"{function.__qualname__} has no {old!r} any more"
+    made: dict[str, Any] = {}
+    source = _edited[function] = source[source.index("def ") :].replace(old, new)
+    exec(compile(source, function.__code__.co_filename, "exec"), function.__globals__, made)
+    function.__code__ = made[function.__name__].__code__
+
+
+def scram_dropped() -> None:
+    """Undoes keeping the keys of others when a znode is rewritten (kafka/quota_node.py)."""
+    _edit(
+        quota_node.QuotaContent.changed,
+        "for setting in self.settings]",
+        "for setting in self.settings if setting.key in _QUOTA_KEYS]",
+    )
+
+
+def scram_reencoded() -> None:
+    """Undoes keeping the bytes of others (kafka/quota_node.py): their values are made as JSON again."""
+    _edit(
+        quota_node.QuotaContent.to_bytes,
+        "{setting.key_token}:{setting.value_token}",
+        "{json.dumps(setting.key)}:{json.dumps(setting.value)}",
+    )
+
+
+def scram_reordered() -> None:
+    """Undoes keeping the order of settings (kafka/quota_node.py): those of others go last."""
+    _edit(
+        quota_node.QuotaContent.changed,
+        "return QuotaContent((*(setting for setting in kept if setting is not None), *added))",
+        "every = (*(setting for setting in kept if setting is not None), *added)\n"
+        "    return QuotaContent(tuple(sorted(every, key=lambda one: one.key not in _QUOTA_KEYS)))",
+    )
+
+
+def cas_seen() -> None:
+    """Undoes comparing what a decision saw with what is there now (zookeeper/writer.py)."""
+    _edit(writer.BatchWriter._is_sound, "if not now.is_still(write.seen):", "if False:")
+
+
+def cas_version() -> None:
+    """Undoes the versions of quota and ledger nodes in the transaction: any version will do."""
+    _edit(
+        quota_store._at_version,
+        "if node.version != version:",
+        "if node.version != version and not operation.path.startswith("
+        '("/config/users/", "/tidegate/ledger/")):',
+    )
+
+
+def removal_guard() -> None:
+    """Undoes the guard against mass removals (quotas/plan.py)."""
+    _edit(plan.judge, "if policy.deleting:", "if True:")
+
+
+def mute_contract() -> None:
+    """Undoes safe steps of contracts and of restoring (quotas/steps.py): one write goes all the way."""
+    _edit(
+        steps.MuteGuard.step,
+        "max(target, largest_safe_step(exposure, self.max_mute_seconds, self.window))",
+        "target",
+    )
+
+
+def mute_throttle() -> None:
+    """Undoes safe steps of the throttle (throttle/buckets.py)."""
+    buckets.Bucket.safe_step = lambda *_: 1  # type: ignore[method-assign]
+    buckets.Bucket.safe_step_later = lambda *_: 1  # type: ignore[method-assign]
+
+
+def mute_wait() -> None:
+    """Undoes the distance between two safe steps (quotas/steps.py)."""
+    steps.MuteGuard.wait_seconds = lambda *_, **__: 0.0  # type: ignore[method-assign]
+
+
+def write_budget() -> None:
+    """Undoes the write budget (quotas/budget.py): everything is admitted."""
+    _edit(budget.admit, "if not write.charged:", "if True:")
+
+
+def stale_nic() -> None:
+    """Undoes the age of NIC samples (throttle/nic_status.py)."""
+    _edit(
+        nic_status._Judge._refusal,
+        "if not abs(age_seconds) <= settings.stale_after_seconds:",
+        "if False:",
+    )
+
+
+def stale_samples() -> None:
+    """Undoes the age of NIC samples and of client rates (readings.py)."""
+    stale_nic()
+    _edit(
+        readings._is_usable,
+        "fresh = abs(now_seconds - rate.at_seconds) <= stale_after_seconds",
+        "fresh = True",
+    )
+
+
+def holds() -> None:
+    """Undoes holds (decide.py): a pass decides although something is missing, or it is paused."""
+    _edit(
+        decide._decide,
+        "if holds or observation.quotas is None:",
+        "if None in (observation.quotas, observation.tiers, observation.topology):",
+    )
+
+
+def claim_epoch() -> None:
+    """Undoes the claim's epoch in each batch (kafka/claim.py)."""
+    _edit(
+        claims._require_claim_of,
+        "if owner.epoch and (now is None or now.epoch != owner.epoch):",
+        "if False:",
+    )
+
+
+def l0() -> None:
+    """Undoes all that keeps L0 from being throttled: it is an L1 with a fifth of its contract."""
+    _edit(
+        throttle_pass.ManagedRates._rate,
+        "None if floor is None else floor.value",
+        "max(1024, contract // 5) if floor is None and owner.level is Level.L0 else "
+        "None if floor is None else floor.value",
+    )
+    _edit(
+        throttle_pass.ManagedRates._rate,
+        "owner.level,",
+        "Level.L1 if owner.level is Level.L0 else owner.level,",
+    )
+    _edit(
+        throttle_pass.ManagedRates.floor,
+        "return self._wanted.floor_of(self._wanted.owners[entity]).targets[KEY_OF[direction]]",
+        "owner, key = self._wanted.owners[entity], KEY_OF[direction]\n"
+        "    return (self._wanted.floor_of(owner).targets or owner.promise.targets)[key]",
+    )
+
+
+def headroom() -> None:
+    """Undoes the share of raises that are not in force (throttle/raises.py): each has all headroom."""
+    _edit(raises._Raiser.review, "if bucket.level is not level or", "if True or")
+    raises._Raiser._left = lambda self, broker: self._room.get(broker, raises.inf)  # type: ignore[method-assign, attr-defined]
+    escalation._with_late_raises = lambda known, *_: known  # type: ignore[attr-defined]
+
+
 FIXES: dict[str, Callable[[], None]] = {
     "A1": a1,
     "A1-budget": a1_budget,
@@ -134,4 +299,20 @@ FIXES: dict[str, Callable[[], None]] = {
     "replication-record": replication_record,
     "grace": grace,
     "restored-memory": restored_memory,
+    "scram-dropped": scram_dropped,
+    "scram-reencoded": scram_reencoded,
+    "scram-reordered": scram_reordered,
+    "cas-seen": cas_seen,
+    "cas-version": cas_version,
+    "removal-guard": removal_guard,
+    "mute-contract": mute_contract,
+    "mute-throttle": mute_throttle,
+    "mute-wait": mute_wait,
+    "write-budget": write_budget,
+    "stale-nic": stale_nic,
+    "stale-samples": stale_samples,
+    "holds": holds,
+    "claim-epoch": claim_epoch,
+    "L0": l0,
+    "headroom": headroom,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from random import Random
@@ -50,6 +50,7 @@ class World:
         self.is_fair = False
         self._uids = iter(range(1, 1_000_000))
         self._armed: list[Fault] = []
+        self._meddlers: list[tuple[str, str, str, int | None]] = []
         self.kafkas = {
             policy.kafka: Kafka(policy.kafka, plan.before[policy.kafka]) for policy in plan.policies
         }
@@ -165,6 +166,7 @@ class World:
         """End every fault."""
         self.is_fair = True
         self._armed.clear()
+        self._meddlers.clear()
         self.leases.fair_weather()
         for process in self.processes.values():
             process.away_until.clear()
@@ -306,6 +308,9 @@ class World:
             self.kubernetes[where].edit(ref, lambda raw: raw["spec"].update(fields))
 
     def _edit_limit(self, where: str, policy: str, limit: str) -> None:
+        self.invariants.rules.disturbed(
+            next(p.kafka for p in self.plan.policies if p.name == policy)
+        )
         self._edit_policy(where, policy, brokers={"egress": {"limit": limit}})
 
     def _suspend(self, where: str, policy: str, seconds: float) -> None:
@@ -423,6 +428,19 @@ class World:
         text = None if value is None else str(value)
         self.kafkas[kafka].store.put(Entity(user), {QuotaKey(QUOTA_KEYS[key]): text})
         self.invariants.foreign_write(kafka, user, QUOTA_KEYS[key], text)
+
+    def _writer_inside(self, kafka: str, when: str, key: str, value: int | None) -> None:
+        self._meddlers.append((kafka, when, key, value))
+
+    def meddle(self, kafka: Kafka, when: str, users: Sequence[str]) -> None:
+        """Let a second writer come in at this moment, where the day has one in store for it."""
+        for meddler in self._meddlers:
+            if users and meddler[:2] == (kafka.name, when):
+                self._meddlers.remove(meddler)
+                user, (_, _, key, value) = self.random.choice(sorted(users)), meddler
+                self.note(f"second writer {when}: {user} {key} {value}")
+                self._second_writer(kafka.name, user, key, value)
+                return
 
     def _lease_stolen(self, where: str, policy: str) -> None:
         self.leases.steal(where, policy)
