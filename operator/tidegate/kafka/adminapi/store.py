@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
+from tidegate.errors import Conflict, ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.journal import (
@@ -63,6 +63,10 @@ class AdminQuotaStore:
         with self._lock:
             return has_controller(self._client, self._ledger.topic)
 
+    def only_while(self, may_write: Callable[[], bool]) -> None:
+        """See QuotaStore."""
+        self._ledger.may_write = may_write
+
     def live_brokers(self) -> int:
         """See QuotaStore."""
         with self._lock:
@@ -72,20 +76,21 @@ class AdminQuotaStore:
         """See QuotaStore."""
         with self._lock:
             self._ledger.catch_up()
+            self._ledger.end_late()
             return self._ledger.facts()
 
-    def claim(self, wanted: Claim, replaces: str = "") -> Claim:
+    def claim(self, wanted: Claim, replaces: str = "", *, renews: bool = False) -> Claim:
         """See QuotaStore."""
         with self._lock:
             self._ledger.catch_up()
             current = self._ledger.journal.claim
-            if current == (ours := next_claim(current, wanted, replaces)):
+            if current == (ours := next_claim(current, wanted, replaces, renews=renews)):
                 return ours
-            return self._ledger.as_writer(lambda: self._claimed(wanted, replaces))
+            return self._ledger.as_writer(lambda: self._claimed(wanted, replaces, renews))
 
-    def _claimed(self, wanted: Claim, replaces: str) -> Claim:
+    def _claimed(self, wanted: Claim, replaces: str, renews: bool) -> Claim:
         current = self._ledger.journal.claim
-        ours = next_claim(current, wanted, replaces)
+        ours = next_claim(current, wanted, replaces, renews=renews)
         if current != ours:
             self._ledger.commit([claim_record(claim_to_bytes(ours))])
         return ours
@@ -163,8 +168,15 @@ class AdminQuotaStore:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""
         with self._lock:
             self._ledger.catch_up()
-            if self._may_release(policy_key, policy_uid):
-                self._ledger.as_writer(lambda: self._release(policy_key, policy_uid))
+            if not self._may_release(policy_key, policy_uid):
+                return
+            late = self._ledger.as_writer(lambda: self._release(policy_key, policy_uid))
+            if late:
+                raise Conflict(
+                    f"Changes of {late} quotas that a process sent before it ended may still "
+                    f"arrive, for {self._ledger.late_seconds():.0f} s. Until then the claim of "
+                    f"policy {policy_key} stays, so that they would be known as Tidegate's."
+                )
 
     def _may_release(self, policy_key: str, policy_uid: str | None) -> bool:
         claim = self._ledger.journal.claim
@@ -175,14 +187,22 @@ class AdminQuotaStore:
             and not self._ledger.journal.strange
             and self._ledger.journal.throttles is None
             and all(
-                item.record is not None and item.record.policy_key != policy_key
+                item.record.policy_key != policy_key
+                if item.record is not None
+                else item.intent is not None
                 for item in self._ledger.journal.items.values()
             )
         )
 
-    def _release(self, policy_key: str, policy_uid: str | None) -> None:
-        if self._may_release(policy_key, policy_uid):
+    def _release(self, policy_key: str, policy_uid: str | None) -> int:
+        """Remove the claim, or return how many changes may still arrive."""
+        if not self._may_release(policy_key, policy_uid):  # what was under way is settled by now
+            return 0
+        self._ledger.end_late()
+        late = sum(1 for item in self._ledger.journal.items.values() if item.intent is not None)
+        if not late:
             self._ledger.commit([claim_record(None)])
+        return late
 
     def ledger_entities(self) -> frozenset[Entity]:
         """See QuotaStore."""
@@ -243,11 +263,16 @@ class AdminQuotaStore:
             return self._ledger.journal.throttles
 
     def keep_throttle_record(
-        self, content: bytes | None, expected_cluster_id: str, owner: Claim | None = None
+        self,
+        content: bytes | None,
+        expected_cluster_id: str,
+        owner: Claim | None = None,
+        *,
+        seen: bytes | None,
     ) -> None:
         """See QuotaStore."""
 
-        def attempt() -> None:
+        def require() -> None:
             require_writable(
                 self.address,
                 self._ledger.facts(),
@@ -255,11 +280,19 @@ class AdminQuotaStore:
                 () if owner is None else (owner.policy_key,),
                 owner,
             )
+            if self._ledger.journal.throttles not in (seen, content):
+                raise Conflict(
+                    f"The record of replication throttles in the topic {self.topic} has changed "
+                    "since it was read; the next pass tries again."
+                )
+
+        def attempt() -> None:
+            require()
             if self._ledger.journal.throttles != content:
                 self._ledger.commit([throttles_record(content)])
 
         with self._lock:
-            self._ledger.as_writer(attempt)
+            self._ledger.as_writer(attempt, only_if=require)
 
     def watch(self, wake: Callable[[], None]) -> None:
         """See QuotaStore. The protocol has no notifications, so this polls the brokers."""
