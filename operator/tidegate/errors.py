@@ -4,6 +4,7 @@
     |-- RetryLater              a system is away or busy: hold, back off, try again
     |   |-- Unreachable         ZooKeeper, brokers, Kubernetes or Prometheus did not answer in time
     |   |-- Conflict            a compare-and-set lost: read again first
+    |   |-- LeaseLost           another replica may hold the policy by now: it carries on
     |   |-- OutcomeUnknown      the connection broke during a write: read back first
     |   |   `-- ServerFault     the server answered it with a fault of its own
     |   `-- Incomplete          an answer came, but not all of it
@@ -49,6 +50,17 @@ class Conflict(RetryLater):
 
     def __init__(self, message: str, reason: Reason = Reason.CONFLICT) -> None:
         super().__init__(reason, message)
+
+
+class LeaseLost(RetryLater):
+    """The policy's Lease may be another replica's by now; the request in question was not sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Reason.NOT_LEADER,
+            "The Lease of this policy may be lost, so nothing more is written; the replica that "
+            "holds it carries on",
+        )
 
 
 class OutcomeUnknown(RetryLater):

@@ -18,11 +18,19 @@ from typing import Protocol
 import pytest
 
 from tests.doubles.quota_store import FaultyTree
-from tidegate.errors import Conflict, OutcomeUnknown, RetryLater, Unreachable, WriteRefused
+from tidegate.errors import (
+    Conflict,
+    LeaseLost,
+    OutcomeUnknown,
+    RetryLater,
+    Unreachable,
+    WriteRefused,
+)
 from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
 from tidegate.kafka.zookeeper.nodes import ledger_path
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import Check, Delete, Failure, Operation, Rejected, SetData
 from tidegate_logic.model import (
     Default,
     Entity,
@@ -185,6 +193,16 @@ class StoreTests:
         cluster_id = store.facts().cluster_id
         (outcome,) = store.write([first(store.read([entity])[entity], values, at=at)], cluster_id)
         return outcome
+
+    def conflicts(
+        self, store: QuotaStore, batch: list[QuotaWrite], world: StoreWorld, owner: Claim
+    ) -> bool:
+        """Whether all of the batch is refused, as something else was done since it was decided."""
+        try:
+            outcomes = store.write(batch, world.cluster_id, owner)
+        except Conflict:
+            return True
+        return all(one.reason is Reason.CONFLICT for one in outcomes)
 
 
 # --- every store ----------------------------------------------------------------------------------
@@ -374,13 +392,78 @@ class EveryStoreContract(StoreTests):
         assert theirs == Claim(POLICY, "uid-2", "operator-2", 2, 9.0, ("uid-1",))
         assert store.facts().claim == theirs
 
-    def test_the_same_uid_keeps_the_claim_whatever_process_asks(
+    def test_the_same_process_keeps_the_claim_and_another_one_gets_the_next_epoch(
         self, store: QuotaStore, world: StoreWorld
     ) -> None:
         first_claim = store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
         held = world.claim()
-        assert store.claim(Claim(POLICY, "uid-1", "operator-2", since_seconds=9.0)) == first_claim
+        assert store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=9.0)) == first_claim
         assert world.claim() == held
+        taken = world.another_store().claim(Claim(POLICY, "uid-1", "operator-2", since_seconds=9.0))
+        assert taken == Claim(POLICY, "uid-1", "operator-2", 2, 9.0)
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        assert self.conflicts(store, batch, world, first_claim)
+        assert (world.quotas(ALICE), world.changes()) == ({}, 0)
+
+    def test_a_claim_that_was_released_is_not_renewed(self, store: QuotaStore) -> None:
+        renewed = Claim(POLICY, "uid-1", "operator-2")
+        with pytest.raises(Conflict):
+            store.claim(renewed, renews=True)
+        store.claim(Claim(POLICY, "uid-1", "operator-1"))
+        assert store.claim(renewed, renews=True).epoch == 2
+
+    def test_nothing_is_written_without_the_lease(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        ours = store.claim(Claim(POLICY, "uid-1", "operator-1"))
+        seen = store.read([ALICE])[ALICE]
+        held = world.claim()
+        store.only_while(lambda: False)
+        for write in (
+            lambda: store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id, ours),
+            lambda: store.keep_throttle_record(b"{}", world.cluster_id, ours, seen=None),
+            lambda: store.claim(Claim(POLICY, "uid-1", "operator-2")),
+            lambda: store.release_claim(POLICY),
+        ):
+            with pytest.raises(LeaseLost):
+                write()
+        assert (world.changes(), world.claim()) == (0, held)
+        assert (store.read([ALICE])[ALICE], store.throttle_record()) == (seen, None)
+
+    def test_a_lease_that_is_lost_between_two_requests_of_a_batch_ends_it(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        ours = store.claim(Claim(POLICY, "uid-1", "operator-1"))
+        seen = store.read([ALICE])[ALICE]
+        held = [True]
+        store.only_while(lambda: held[0])
+        world.before_next_commit(lambda: held.__setitem__(0, False))
+        world.lose_next_request()
+        with pytest.raises(LeaseLost):
+            store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id, ours)
+        assert (world.quotas(ALICE), world.changes()) == ({}, 0)
+
+    def test_what_the_next_holder_restored_is_not_written_by_a_batch_from_before(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        """Restored looks like never written, so comparing quotas and records does not help."""
+        ours = store.claim(Claim(POLICY, "uid-1", "operator-1"))
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        other = world.another_store()
+
+        def take_over() -> None:
+            theirs = other.claim(Claim(POLICY, "uid-1", "operator-2"))
+            for value in ("4096", None):
+                now = other.read([ALICE])[ALICE]
+                values = {PRODUCE: value}
+                write = first(now, values) if value else give_back(now, values)
+                assert other.write([write], world.cluster_id, theirs)[0].applied
+
+        world.before_next_commit(take_over)
+        assert self.conflicts(store, batch, world, ours)
+        assert world.quotas(ALICE) == {}
+        now = other.read([ALICE])[ALICE]
+        assert (now.values, now.ledger) == ({}, None)
 
     def test_an_annotation_left_behind_takes_nothing_back(self, store: QuotaStore) -> None:
         store.claim(Claim(POLICY, "uid-1"))
@@ -425,20 +508,26 @@ class EveryStoreContract(StoreTests):
     ) -> None:
         assert store.throttle_record() is None
         ours = store.claim(Claim(POLICY, "uid-1"))
+        seen = None
         for content in (b'{"version":1}', b'{"version":1,"entries":{}}'):
-            store.keep_throttle_record(content, world.cluster_id, ours)
-            assert store.throttle_record() == content
+            store.keep_throttle_record(content, world.cluster_id, ours, seen=seen)
+            seen = store.throttle_record()
+            assert seen == content
+        another = Claim("other/policy", "uid-3")
         with pytest.raises(WriteRefused) as refused:
-            store.keep_throttle_record(b"theirs", world.cluster_id, Claim("other/policy", "uid-3"))
+            store.keep_throttle_record(b"theirs", world.cluster_id, another, seen=seen)
         assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
         with pytest.raises(WriteRefused) as refused:
-            store.keep_throttle_record(b"elsewhere", "another-cluster", ours)
+            store.keep_throttle_record(b"elsewhere", "another-cluster", ours, seen=seen)
         assert refused.value.reason is Reason.WRONG_CLUSTER
+        for stale in (None, b'{"version":1}'):  # somebody else has kept another one since
+            with pytest.raises(Conflict):
+                store.keep_throttle_record(b"late", world.cluster_id, ours, seen=stale)
         assert store.throttle_record() == b'{"version":1,"entries":{}}'
         store.release_claim(POLICY)
         assert store.facts().owner_policy_key == POLICY
-        store.keep_throttle_record(None, world.cluster_id, ours)
-        store.keep_throttle_record(None, world.cluster_id, ours)
+        store.keep_throttle_record(None, world.cluster_id, ours, seen=seen)
+        store.keep_throttle_record(None, world.cluster_id, ours, seen=seen)
         assert store.throttle_record() is None
         assert not store.unreadable_nodes()
         store.release_claim(POLICY)
@@ -1001,5 +1090,114 @@ class SafetyContract(ZooKeeperTests):
         assert store.topic_names() == {"clicks.de", "clicks.fr"}
 
 
-class ZooKeeperStoreContract(BytesContract, SafetyContract, EveryStoreContract):
+# --- versions -------------------------------------------------------------------------------------
+# Between the last reading and the commit nothing but the versions in the transaction compares.
+
+
+class VersionsContract(ZooKeeperTests):
+    """Each operation of a transaction has the version of the node that it was planned on."""
+
+    @pytest.mark.parametrize("operation", [SetData, Delete, Check])
+    def test_a_tree_compares_versions_and_minus_one_is_any(
+        self, faults: FaultyTree, others: OtherWriter, operation: type
+    ) -> None:
+        def at(version: int) -> Operation:
+            data = (b"ours",) if operation is SetData else ()
+            made: Operation = operation("/config/users/alice", *data, version)
+            return made
+
+        others.put("/config/users/alice", b"theirs")
+        (node,) = faults.read(["/config/users/alice"])
+        assert node is not None
+        for wrong in (node.version + 1, node.version - 1 if node.version else 7):
+            with pytest.raises(Rejected) as rejected:
+                faults.commit([at(wrong)])
+            assert rejected.value.failure is Failure.BAD_VERSION
+        faults.commit([at(-1)])
+        if operation is Delete:
+            assert others.get("/config/users/alice") is None
+            with pytest.raises(Rejected) as rejected:
+                faults.commit([at(-1)])
+            assert rejected.value.failure is Failure.NO_NODE
+            others.put("/config/users/alice", b"theirs")
+        (node,) = faults.read(["/config/users/alice"])
+        assert node is not None
+        faults.commit([at(node.version)])
+
+    def test_a_quota_that_others_change_before_the_commit_is_not_written_over(
+        self, store: ZooKeeperQuotaStore, world: ZooKeeperWorld
+    ) -> None:
+        """It is set: the other key stays as the other writer left it."""
+        world.put(ALICE, {FETCH: "5000"})
+        seen = store.read([ALICE])[ALICE]
+        world.before_next_commit(lambda: world.put(ALICE, {FETCH: "6000"}))
+        outcomes = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        assert world.quotas(ALICE)[FETCH] == "6000"
+        assert [one.reason for one in outcomes] == [Reason.CONFLICT]
+
+    def test_a_quota_that_others_change_before_the_commit_is_not_removed(
+        self, store: ZooKeeperQuotaStore, world: ZooKeeperWorld
+    ) -> None:
+        assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
+        seen = store.read([ALICE])[ALICE]
+        world.before_next_commit(lambda: world.put(ALICE, {FETCH: "6000"}))
+        store.write([give_back(seen, {PRODUCE: None})], CLUSTER)
+        assert world.quotas(ALICE)[FETCH] == "6000"
+
+    def test_a_quota_that_others_change_before_the_commit_is_not_recorded_as_it_was(
+        self, store: ZooKeeperQuotaStore, world: ZooKeeperWorld
+    ) -> None:
+        """Only the ledger is written, and the quota's node is compared all the same."""
+        world.put(ALICE, {PRODUCE: "2048"})
+        seen = store.read([ALICE])[ALICE]
+        world.before_next_commit(lambda: world.put(ALICE, {PRODUCE: "9999"}))
+        outcomes = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
+        assert [one.reason for one in outcomes] == [Reason.CONFLICT]
+        assert store.read([ALICE])[ALICE].ledger is None
+
+    @pytest.mark.parametrize("is_restored", [False, True])
+    def test_a_record_that_another_store_writes_before_the_commit_stays(
+        self, store: ZooKeeperQuotaStore, world: ZooKeeperWorld, is_restored: bool
+    ) -> None:
+        assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
+        other = world.another_store()
+        seen = store.read([ALICE])[ALICE]
+        write = give_back(seen, {PRODUCE: None}) if is_restored else first(seen, {PRODUCE: "8192"})
+        world.before_next_commit(
+            lambda: other.write([first(seen, {PRODUCE: "2048"}, at=7.0)], CLUSTER)
+        )
+        (outcome,) = store.write([write], CLUSTER)
+        assert outcome.reason is Reason.CONFLICT
+        now = store.read([ALICE])[ALICE]
+        assert now.values == {PRODUCE: "2048"}
+        assert now.ledger == record(ALICE, {PRODUCE: "2048"}, at=7.0)
+
+    @pytest.mark.parametrize("content", [b"ours", None])
+    def test_a_record_of_throttles_that_is_kept_before_the_commit_stays(
+        self, store: ZooKeeperQuotaStore, world: ZooKeeperWorld, content: bytes | None
+    ) -> None:
+        store.keep_throttle_record(b"first", CLUSTER, seen=None)
+        other = world.another_store()
+        world.before_next_commit(
+            lambda: other.keep_throttle_record(b"theirs", CLUSTER, seen=b"first")
+        )
+        with pytest.raises(Conflict):
+            store.keep_throttle_record(content, CLUSTER, seen=b"first")
+        assert store.throttle_record() == b"theirs"
+
+    def test_a_claim_that_is_taken_over_before_the_commit_is_neither_released_nor_taken_again(
+        self, store: ZooKeeperQuotaStore, world: ZooKeeperWorld
+    ) -> None:
+        store.claim(Claim(POLICY, "uid-1"))
+        other = world.another_store()
+        world.before_next_commit(lambda: other.claim(Claim(POLICY, "uid-2"), "uid-1"))
+        store.release_claim(POLICY)
+        assert store.facts().claim == other.claim(Claim(POLICY, "uid-2"))
+        world.before_next_commit(lambda: other.claim(Claim(POLICY, "uid-3"), "uid-2"))
+        with pytest.raises(WriteRefused):
+            store.claim(Claim(POLICY, "uid-1"), "uid-2@2")
+        assert store.facts().claim == other.claim(Claim(POLICY, "uid-3"))
+
+
+class ZooKeeperStoreContract(BytesContract, SafetyContract, VersionsContract, EveryStoreContract):
     """The whole contract of a store on ZooKeeper."""

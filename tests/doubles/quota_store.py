@@ -35,6 +35,7 @@ from tidegate_logic.reasons import Reason
 # may use it.
 
 
+_ANY_VERSION = -1  # ZooKeeper compares nothing then
 OPEN_ACL: Acl = (AclEntry(31, "world", "anyone"),)
 
 
@@ -114,7 +115,7 @@ def _apply(nodes: dict[str, _Node], operation: Operation) -> None:
             )
         case SetData(path, data, version):
             node = _at_version(nodes, operation, version)
-            nodes[path] = replace(node, data=data, version=version + 1)
+            nodes[path] = replace(node, data=data, version=node.version + 1)
         case Delete(path, version):
             if _at_version(nodes, operation, version).children:
                 raise Rejected(operation, Failure.NOT_EMPTY)
@@ -143,7 +144,7 @@ def _at_version(
     node = nodes.get(operation.path)
     if node is None:
         raise Rejected(operation, Failure.NO_NODE)
-    if node.version != version:
+    if version not in (node.version, _ANY_VERSION):
         raise Rejected(operation, Failure.BAD_VERSION)
     return node
 

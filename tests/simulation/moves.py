@@ -6,7 +6,7 @@ brokers of the cluster, others who set throttles too, and each process's own way
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from tests.simulation.systems import Kafka, Link
 from tests.simulation.virtual_time import VirtualTime
 from tests.unit.controller_logic.replicating import Cluster, apply
 from tidegate.errors import TidegateError
+from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.throttle_record import record_of
 from tidegate.kafka.zookeeper.nodes import THROTTLES_PATH
 from tidegate_logic.replication.moves import (
@@ -193,10 +194,13 @@ class MovesLink:
         answer: Configs = self._link.call("all throttles", self._moves.scan)
         return answer
 
-    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
+    def alter(
+        self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
+    ) -> Mapping[Resource, str]:
         failed: dict[Resource, str] = {}
         for resource in dict.fromkeys(one.resource for one in changes):
             some = [one for one in changes if one.resource == resource]
+            require_lease(may_write)
             try:
                 why = self._alter(some)
             except TidegateError as error:

@@ -60,11 +60,13 @@ def a2() -> None:
     """Undoes uid and epoch of the claim (claim.py, observe.py)."""
     fixed = store.next_claim
 
-    def next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
+    def next_claim(
+        current: Claim | None, wanted: Claim, replaces: str, *, renews: bool = False
+    ) -> Claim:
         if current is not None and current.policy_key == wanted.policy_key:
             is_same = current.policy_uid == wanted.policy_uid
             return current if is_same else replace(wanted, epoch=current.epoch)
-        return fixed(current, wanted, replaces)
+        return fixed(current, wanted, replaces, renews=renews)
 
     store.next_claim = next_claim  # type: ignore[attr-defined]
     claims._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
@@ -116,7 +118,7 @@ def a11() -> None:
 
 def replication_record() -> None:
     """Undoes the record of replication throttles (zookeeper/store.py): nobody knows what is ours."""
-    store.ZooKeeperQuotaStore.keep_throttle_record = lambda *_: None  # type: ignore[method-assign]
+    store.ZooKeeperQuotaStore.keep_throttle_record = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 def grace() -> None:

@@ -123,7 +123,7 @@ class ThrottleRestoration:
         )
         if decision.record != record and content is not None:
             self.store.keep_throttle_record(
-                record_to_bytes(decision.record, policy_key_of(content)), cluster_id
+                record_to_bytes(decision.record, policy_key_of(content)), cluster_id, seen=content
             )
         failed = source.alter(decision.changes) if decision.changes else {}
         self._memory = not_applied(self._memory, failed)

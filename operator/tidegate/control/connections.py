@@ -510,7 +510,10 @@ class Renewed(Generic[Origin, Opened]):
 
 
 class Connection:
-    """At most one open cluster. `wake` is called when brokers come, go or elect a controller."""
+    """At most one open cluster. `wake` is called when brokers come, go or elect a controller.
+
+    `may_write` is the policy's Lease: see `QuotaStore.only_while`.
+    """
 
     def __init__(
         self,
@@ -519,10 +522,12 @@ class Connection:
         kubernetes: Kubernetes,
         opener: OpenCluster,
         wake: Callable[[], None],
+        may_write: Callable[[], bool],
         monotonic: Callable[[], float],
         bounds: PolicyBounds = UNBOUNDED,
     ) -> None:
         self._namespace = namespace
+        self._may_write = may_write
         self._bounds = bounds
         self._kubernetes = kubernetes
         self._opener = opener
@@ -543,6 +548,7 @@ class Connection:
 
     def _open(self, wanted: _Wanted, folder: Path) -> KafkaCluster:
         cluster = self._opener(wanted.spec, secrets=wanted.secrets, folder=folder)
+        cluster.store.only_while(self._may_write)
         try:
             cluster.store.watch(self._wake)
         except TidegateError:

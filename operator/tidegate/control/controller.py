@@ -80,6 +80,7 @@ class Controller:
             kubernetes=context.kubernetes,
             opener=context.open_cluster,
             wake=lambda: wake(Cause.BROKERS),
+            may_write=may_write,
             monotonic=context.clock.monotonic,
             bounds=context.settings.bounds,
         )
@@ -290,6 +291,8 @@ class Controller:
         report.context.run(self._report_here, report)
 
     def _report_here(self, report: PassReport) -> None:
+        if not self._may_write():
+            return  # the replica that holds the Lease by now reports what it finds
         known = self._context.cache.with_known_status
         thread = f"reports of {self._key}"
         self._context.vital_signs.beat(thread)
@@ -364,6 +367,7 @@ class Controller:
                 operator=self._context.settings.identity,
                 lease_namespace=declared.lease_namespace,
                 replaces=declared.replaces_claim,
+                may_write=self._may_write,
                 kubernetes=self._context.kubernetes,
                 store=cluster.store,
                 least_epoch=self._ledger.epoch,
@@ -524,7 +528,7 @@ class Controller:
             lease_namespace=declared.lease_namespace,
         )
         try:
-            moved = cluster.ledger_move.attempt(wanted)
+            moved = cluster.ledger_move.attempt(wanted, may_write=self._may_write)
         except LedgerElsewhere:  # another replica, or a person, moved it since this one looked
             self._ledger_moved = True
             raise
@@ -545,8 +549,8 @@ class Controller:
         farewell = self._deletion.conclude(
             result, policy_key=self._key, address=address, now_seconds=now_seconds
         )
-        if farewell is None or (farewell.incomplete is not None and not self._may_write()):
-            return  # what is left may be another replica's to give back by now
+        if farewell is None or not self._may_write():
+            return  # what is left may be another replica's to restore by now
         self._reports.catch_up()
         left: list[str] = []
         try:

@@ -4,7 +4,7 @@ Before the first write a policy takes both. It may go when everything is given b
 time for that is over.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -15,7 +15,13 @@ from tidegate.control.observe import LedgerLoss, ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import counted, listed
 from tidegate.errors import NotFound, RetryLater
-from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
+from tidegate.kafka.quota_store import (
+    REPLACE_CLAIM,
+    Claim,
+    ClusterFacts,
+    QuotaStore,
+    require_lease,
+)
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     JsonObject,
@@ -60,15 +66,18 @@ def take_ownership(
     operator: str,
     lease_namespace: str,
     replaces: str,
+    may_write: Callable[[], bool],
     kubernetes: Kubernetes,
     store: QuotaStore,
     least_epoch: int = 0,
 ) -> Ownership:
     """Put the finalizer on and claim the cluster for this `operator` where missing.
 
-    A claim where there is none gets an epoch above `least_epoch`, which the policy had before.
-
-    Raises RetryLater when the object is being deleted, WriteRefused when another policy was faster.
+    A claim where there is none gets an epoch above `least_epoch`, which the policy had before. The
+    claim of another replica gets the next epoch, so that nothing of what that one has decided is
+    written any more; also while the policy is being deleted. Raises LeaseLost where `may_write`
+    says so, RetryLater when the object is being deleted, WriteRefused when another policy was
+    faster.
     """
     policy, facts = seen.observation.policy, seen.facts
     found = None if facts is None else facts.claim
@@ -80,20 +89,20 @@ def take_ownership(
         since_seconds=float(int(seen.observation.now_seconds)),
         lease_namespace=lease_namespace,
     )
-    if (
-        facts is None
-        or seen.observation.missing
-        or policy.mode is Mode.OBSERVE
-        or policy.paused
-        or policy.deleting
-    ):
+    if facts is None or seen.observation.missing or policy.mode is Mode.OBSERVE or policy.paused:
         return Ownership(ours or wanted)
+    is_kept = ours is not None and ours.epoch > 0 and ours.lease_namespace == lease_namespace
+    is_anothers = ours is not None and ours.holder != operator
+    if policy.deleting:
+        renews = is_kept and is_anothers
+        return Ownership(store.claim(wanted, renews=True) if renews else ours or wanted)
     changed: JsonObject | None = None
     if ours is None or not has_finalizer(raw):
+        require_lease(may_write)
         # also where the cache shows it: the cache may be late, and another replica may have given
         # everything back and let the policy go; what is written then no one would give back
         changed = _held_by_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw), kubernetes)
-    if ours is not None and ours.epoch and ours.lease_namespace == lease_namespace:
+    if ours is not None and is_kept and not is_anothers:
         return Ownership(ours, changed)
     claim = store.claim(replace(wanted, epoch=least_epoch), replaces)
     is_replaced = found is not None and (

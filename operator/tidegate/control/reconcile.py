@@ -18,7 +18,7 @@ from tidegate.control.observe import (
     ledger_unknown,
 )
 from tidegate.control.replication import IDLE, ReplicationControl, ReplicationResult
-from tidegate.errors import RetryLater, TidegateError
+from tidegate.errors import LeaseLost, TidegateError
 from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
 from tidegate.tracing import OFF, Tracing
 from tidegate_logic.decide import decide, settle
@@ -70,6 +70,7 @@ def apply_writes(
 ) -> Applied:
     """Send the writes in order, in batches of the store, while `may_write` (the Lease).
 
+    The store asks for the Lease again before each request: see `QuotaStore.only_while`.
     `owner` is the claim that they are sent under: see QuotaStore.write. `as_sent` is asked for each
     write right before its batch.
 
@@ -105,13 +106,7 @@ def _send(
     tally: _Tally,
 ) -> TidegateError | None:
     if not may_write():
-        return RetryLater(
-            Reason.NOT_LEADER,
-            (
-                "The Lease of this policy may be lost, so no further quota is written; the replica "
-                "that holds it carries on"
-            ),
-        )
+        return LeaseLost()
     batch = [as_sent(write) for write in batch]
     try:
         outcomes = store.write(batch, cluster_id, owner)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.control.declared import Declared
-from tidegate.errors import RetryLater, TidegateError
-from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
+from tidegate.errors import TidegateError
+from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore, require_lease
 from tidegate.kafka.throttle_record import record_of, record_to_bytes
 from tidegate.resources.replication import (
     DEFAULT_MINIMUM_RATE,
@@ -28,7 +28,6 @@ from tidegate_logic.model import (
     Mode,
     ReplicationOnNics,
 )
-from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import ClusterReplication, MoveKind, Side
 from tidegate_logic.replication.rates import (
     NicRoom,
@@ -48,7 +47,6 @@ from tidegate_logic.replication.replication_pass import (
 from tidegate_logic.replication.throttles import (
     ConfigChange,
     Configs,
-    Items,
     Resource,
 )
 from tidegate_logic.throttle.decision import ThrottleDecision
@@ -78,8 +76,13 @@ class ReplicationSource(Protocol):
         """The throttles of every topic and every live broker that has one."""
         ...
 
-    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
-        """Make these changes; returns why not, for each resource not changed for sure."""
+    def alter(
+        self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
+    ) -> Mapping[Resource, str]:
+        """Make these changes; returns why not, for each resource not changed for sure.
+
+        Raises LeaseLost where `may_write` says so, asked right before each request.
+        """
         ...
 
     def close(self) -> None:
@@ -212,7 +215,8 @@ class ReplicationControl:
         decision: Decision,
         owner: Claim | None,
     ) -> ReplicationResult:
-        record = record_of(store.throttle_record())
+        content = store.throttle_record()
+        record = record_of(content)
         self._known_empty = None
         if spec is None and not record:
             self._known_empty = store
@@ -236,7 +240,7 @@ class ReplicationControl:
         if declared.policy.mode is Mode.OBSERVE or declared.policy.paused:
             self._memory = not_applied(self._memory, [one.resource for one in decided.changes])
             return ReplicationResult(decided)
-        return self._write(decided, declared.policy.key, record, source, store, facts, owner)
+        return self._write(decided, declared.policy.key, content, source, store, facts, owner)
 
     def _scan(
         self, spec: Replication | None, source: ReplicationSource, seen: ClusterReplication
@@ -256,24 +260,21 @@ class ReplicationControl:
         self,
         decided: ReplicationDecision,
         policy_key: str,
-        record: Items,
+        seen: bytes | None,
         source: ReplicationSource,
         store: QuotaStore,
         facts: ClusterFacts,
         owner: Claim | None,
     ) -> ReplicationResult:
-        if (decided.record != record or decided.changes) and not self._may_write():
-            raise RetryLater(
-                Reason.NOT_LEADER,
-                "The Lease of this policy may be lost, so no replication throttle is changed; the "
-                "replica that holds it carries on",
-            )
+        failed: Mapping[Resource, str] = {}
         try:
-            if decided.record != record:
+            if decided.record != record_of(seen):
+                require_lease(self._may_write)
                 store.keep_throttle_record(
-                    record_to_bytes(decided.record, policy_key), facts.cluster_id, owner
+                    record_to_bytes(decided.record, policy_key), facts.cluster_id, owner, seen=seen
                 )
-            failed = source.alter(decided.changes) if decided.changes else {}
+            if decided.changes:
+                failed = source.alter(decided.changes, self._may_write)
         except TidegateError as error:
             self._memory = not_applied(self._memory, [one.resource for one in decided.changes])
             return ReplicationResult(decided, error=error)

@@ -92,18 +92,33 @@ def _count(content: object) -> int:
     return content
 
 
-def next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
-    """The claim that `wanted` leaves behind; raises WriteRefused where it stays another's."""
+def next_claim(
+    current: Claim | None, wanted: Claim, replaces: str, *, renews: bool = False
+) -> Claim:
+    """The claim that `wanted` leaves behind; raises WriteRefused where it stays another's.
+
+    One that only `renews` raises Conflict where there is no claim: the policy was let go.
+    """
+    if current is None and renews:
+        raise Conflict(
+            f"The claim of policy {wanted.policy_key} on this Kafka cluster was released since "
+            "this pass began; nothing is written before the next one."
+        )
     if current is None:
         return replace(wanted, epoch=wanted.epoch + 1, former=())
     if current.is_of(wanted.policy_key, wanted.policy_uid):
-        if current.lease_namespace == wanted.lease_namespace and current.epoch:
+        if (
+            current.lease_namespace == wanted.lease_namespace
+            and current.holder == wanted.holder
+            and current.epoch
+        ):
             return current
         if current.is_of_another_operator(
             wanted.policy_uid, wanted.lease_namespace
         ) and not current.may_be_replaced(wanted.policy_uid, replaces):
             raise refused_to(wanted, current)
-        # an operator of before cannot read this one, so it writes nothing beside us
+        # what another holder has decided is of an earlier epoch, so it is not written any more; an
+        # operator of before cannot even read this claim
         return replace(wanted, epoch=current.epoch + 1, former=current.former)
     if current.policy_key == wanted.policy_key and current.may_be_replaced(
         wanted.policy_uid, replaces

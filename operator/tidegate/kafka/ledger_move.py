@@ -50,10 +50,17 @@ class LedgerMove:
         self._note: int | None = None
         self._since_seconds: float | None = None
 
-    def attempt(self, wanted: Claim, *, write: bool = True) -> str | None:
+    def attempt(
+        self,
+        wanted: Claim,
+        *,
+        write: bool = True,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> str | None:
         """Move it if the migration is over; returns what was moved, None while it is not over.
 
-        Without `write` it only says what would be moved. `wanted` becomes the claim where ZooKeeper
+        Without `write` it only says what would be moved; `may_write` is as in
+        `QuotaStore.only_while`. `wanted` becomes the claim where ZooKeeper
         has none. Raises WriteRefused for brokers of another cluster and for another policy's claim,
         ForeignContent for a record that cannot be read or a topic that has a ledger already,
         LedgerElsewhere where this one has moved before, and what the brokers' refusals are.
@@ -70,6 +77,7 @@ class LedgerMove:
                 self._since_seconds = now_seconds
             if now_seconds - self._since_seconds < self._quiet_seconds:
                 return None
+            brokers.only_while(may_write)
             claim, records = self._ledger_of(brokers, wanted)
             if write:
                 brokers.begin_ledger(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.errors import LeaseLost
 from tidegate.kafka.quota_node import is_ours, is_readable
 from tidegate_logic.model import (
     Entity,
@@ -27,8 +28,9 @@ class Claim:
     """The one policy that writes this cluster's quotas, whatever Kubernetes cluster it is in.
 
     A policy has another uid in every Kubernetes cluster, and after it was made anew. `holder` is
-    the operator process that claimed, at `since_seconds`. `epoch` counts the owners: a take-over is
-    one more; 0 = version 0.1 wrote the claim, which kept neither of the three. `former` are the
+    the operator process that writes, since `since_seconds`. `epoch` counts these processes: each
+    take-over, by another policy or by another replica, is one more; 0 = version 0.1 wrote the
+    claim, which kept neither of the three. `former` are the
     uids that it was taken from, the last one last. `lease_namespace` is where the operator has its
     Leases: replicas with the same one write in turn; "" = it wrote no such name yet.
     """
@@ -136,7 +138,16 @@ class QuotaStore(Protocol):
     Unreachable when the store does not answer; Unauthorized when it refuses us; WriteRefused when
     the cluster as a whole must not be written (another cluster id, KRaft migration, another
     policy's claim).
+
+    Calls that change something raise LeaseLost where `only_while` forbids it.
     """
+
+    def only_while(self, may_write: Callable[[], bool]) -> None:
+        """Ask `may_write`, the policy's Lease, right before each request that changes something.
+
+        Without this call everything may be written, as for a command that a person runs.
+        """
+        ...
 
     @property
     def address(self) -> str:
@@ -156,20 +167,23 @@ class QuotaStore(Protocol):
         """Cluster id, controller and claim, read now."""
         ...
 
-    def claim(self, wanted: Claim, replaces: str = "") -> Claim:
+    def claim(self, wanted: Claim, replaces: str = "", *, renews: bool = False) -> Claim:
         """Record that the policy of `wanted` owns the cluster's ledger; returns the claim in force.
 
         Its key, uid, holder and time count; where there is no claim, the first one's epoch comes
-        after that of `wanted`. A claim that it has already stays as it is; version 0.1's becomes
-        one of today. Another uid's is taken over only when `replaces` names it (see
-        `Claim.name_for`). Raises WriteRefused if another policy has the claim.
+        after that of `wanted`. A claim that this holder has already stays as it is; that of another
+        holder of the same policy gets the next epoch, after which nothing of what that one decided
+        is written any more. Version 0.1's becomes one of today. Another uid's is taken over only
+        when `replaces` names it (see `Claim.name_for`). Raises WriteRefused if another policy has
+        the claim, and Conflict where there is none to renew.
         """
         ...
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """Remove our claim, if it is ours and no ledger record of ours is left, of throttles too.
 
-        `policy_uid` None = whatever uid has it, for a person who gives everything back.
+        `policy_uid` None = whatever uid has it, for a person who gives everything back. Raises
+        Conflict while a change that an earlier writer sent may still arrive, and has to be found.
         """
         ...
 
@@ -248,11 +262,17 @@ class QuotaStore(Protocol):
         ...
 
     def keep_throttle_record(
-        self, content: bytes | None, expected_cluster_id: str, owner: Claim | None = None
+        self,
+        content: bytes | None,
+        expected_cluster_id: str,
+        owner: Claim | None = None,
+        *,
+        seen: bytes | None,
     ) -> None:
         """Keep this instead, beside the ledger, before throttles are changed; None removes it.
 
-        The cluster and the claim are checked as with `write`. After it returned, every reader sees
+        `seen` is the record that it was decided on: raises Conflict where another one is there. The
+        cluster and the claim are checked as with `write`. After it returned, every reader sees
         it; when it raises, it may be there or not.
         """
         ...
@@ -271,6 +291,12 @@ class QuotaStore(Protocol):
     def close(self) -> None:
         """Give the session back; further calls raise Unreachable. Calling it twice is harmless."""
         ...
+
+
+def require_lease(may_write: Callable[[], bool]) -> None:
+    """Raise LeaseLost unless the policy's Lease is ours."""
+    if not may_write():
+        raise LeaseLost
 
 
 def require_batch(writes: Sequence[QuotaWrite], most_writes: int) -> None:

@@ -21,6 +21,7 @@ from tidegate.kafka.brokers import (
     ListPartitionReassignmentsRequest,
     for_code,
 )
+from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import (
@@ -127,14 +128,18 @@ class KafkaReplication:
         resources += [broker_resource(one) for one in self._addresses]
         return {one: values for one, values in self.configs(resources).items() if values}
 
-    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
+    def alter(
+        self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
+    ) -> Mapping[Resource, str]:
         """Make these changes; returns why not, for each resource that was not changed for sure.
 
-        Raises Unauthorized where the brokers do not let us.
+        Raises Unauthorized where the brokers do not let us, and LeaseLost where `may_write`, asked
+        right before each request, says so.
         """
         failed: dict[Resource, str] = {}
         topics = [one for one in changes if one.resource.kind is ResourceKind.TOPIC]
         for some in _by_resource(topics, _TOPICS_AT_ONCE):
+            require_lease(may_write)
             try:
                 answer = self._client.write(_alter(some))
             except Lost as error:
@@ -145,7 +150,9 @@ class KafkaReplication:
         for one in changes:
             if one.resource.kind is ResourceKind.BROKER:
                 requests.setdefault(int(one.resource.name), []).append(one)
-        answers = self._ask_brokers({one: _alter(some) for one, some in requests.items()})
+        answers = self._ask_brokers(
+            {one: _alter(some) for one, some in requests.items()}, may_send=may_write
+        )
         for broker in requests:
             if broker in answers:
                 failed.update(_refusals(answers[broker]))
@@ -240,9 +247,16 @@ class KafkaReplication:
         return sizes
 
     def _ask_brokers(
-        self, requests: Mapping[int, Any], seconds: float = _BROKER_SECONDS
+        self,
+        requests: Mapping[int, Any],
+        seconds: float = _BROKER_SECONDS,
+        *,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> dict[int, Any]:
-        """The answers of those brokers that give one within some seconds."""
+        """The answers of those brokers that give one within some seconds.
+
+        `may_send` is asked right before each request; what is not sent has no answer.
+        """
         answers: dict[int, Any] = {}
         deadline = time.monotonic() + seconds
         kept = {broker: self._open.pop(broker, None) for broker in requests}
@@ -259,6 +273,7 @@ class KafkaReplication:
                             timeout_seconds=max(0.1, deadline - time.monotonic()),
                         )
                     try:
+                        require_lease(may_send)
                         answer = connection.ask(request, deadline - time.monotonic())
                     except OSError:
                         connection.close()

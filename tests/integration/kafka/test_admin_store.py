@@ -37,13 +37,17 @@ from tests.contract.quota_store_contract import (
 )
 from tests.integration.kafka.admin_world import AdminWorld, around, lose
 from tidegate.errors import (
+    Conflict,
     ForeignContent,
+    LeaseLost,
     OutcomeUnknown,
+    RetryLater,
     Unauthorized,
     Unreachable,
     UserActionRequired,
 )
 from tidegate.kafka.adminapi.client import rights_needed
+from tidegate.kafka.adminapi.ledger import LATE_SECONDS
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.ledger import record_to_bytes
@@ -272,30 +276,154 @@ def test_a_change_under_way_that_somebody_overwrote_keeps_the_value_from_before_
 # --- two writers ----------------------------------------------------------------------------------
 
 
-def test_a_writer_that_was_paused_before_its_change_is_fenced_and_finds_out(
-    world: AdminWorld, store: AdminQuotaStore
+# the same moments for a writer that has written before, which has no InitProducerId to send; after
+# the last one the batch is done
+PAUSES = [(number, is_after) for number, is_after in MOMENTS[:-1] if number]
+FIRST_HOLDER = Claim(POLICY, "uid-1", "operator-1")
+NEXT_HOLDER = Claim(POLICY, "uid-1", "operator-2")
+BEFORE = "1500"  # bob had this before Tidegate came, and it was restored
+
+
+def restored_by(
+    world: AdminWorld, other: AdminQuotaStore, claim: Claim, entities: tuple[Entity, ...]
 ) -> None:
-    seen = store.read([ALICE])[ALICE]
+    """What the next holder does about members who were removed: restore what it finds of them."""
+    seen = other.read(entities)
+    writes = [
+        give_back(one, {PRODUCE: one.ledger.entries[PRODUCE].before})
+        for one in seen.values()
+        if one.ledger is not None
+    ]
+    assert all(one.applied for one in other.write(writes, world.cluster_id, claim))
+
+
+def as_restored(world: AdminWorld) -> bool:
+    return (world.quotas(ALICE), world.quotas(BOB)) == ({}, {PRODUCE: BEFORE})
+
+
+@pytest.mark.parametrize("has_paused_lease", [False, True])
+@pytest.mark.parametrize("moment", PAUSES, ids=str)
+def test_a_writer_that_stands_still_while_another_takes_over_and_restores_changes_nothing(
+    world: AdminWorld, moment: tuple[int, bool], has_paused_lease: bool
+) -> None:
+    """It stands still at this request of its batch, and goes on when the next holder is done.
+
+    The paused one finds its Lease to be lost, or its clock stood still, too, and it believes to
+    have it. What was on its way then arrives late, known as Tidegate's, and is restored.
+    """
+    store = world.store()
+    held = [True]
+    store.only_while(lambda: held[0])
+    ours = store.claim(FIRST_HOLDER)
+    world.put(BOB, {PRODUCE: BEFORE})
+    seen = store.read([ALICE, BOB])
     other = world.another_store()
+    claims: list[Claim] = []
 
     def take_over() -> None:
-        now = other.read([ALICE])[ALICE]
-        assert now.ledger is None
-        (outcome,) = other.write([first(now, {PRODUCE: "4096"}, at=9.0)], world.cluster_id)
-        assert outcome.applied
+        claims.append(other.claim(NEXT_HOLDER))
+        restored_by(world, other, claims[0], (ALICE, BOB))
+        assert as_restored(world)
+        held[0] = has_paused_lease
+        world.client.sent.clear()
 
-    world.client.before("AlterClientQuotas", take_over)
-    (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id)
-    assert (outcome.applied, outcome.reason) == (False, Reason.CONFLICT)
-    # the change of the paused one went through: the record of the other one shows it to be foreign
-    now = other.read([ALICE])[ALICE]
-    assert (now.values, now.ledger) == (
-        {PRODUCE: "2048"},
-        record(ALICE, {PRODUCE: "4096"}, at=9.0),
-    )
-    (repaired,) = other.write([first(now, {PRODUCE: "4096"}, at=10.0)], world.cluster_id)
-    assert repaired.applied
-    assert world.quotas(ALICE) == {PRODUCE: "4096"}
+    at(world, moment, take_over)
+    writes = [
+        replace(
+            first(seen[entity], {PRODUCE: "2048"}),
+            ledger=record(entity, {PRODUCE: "2048"}, before=before),
+        )
+        for entity, before in ((ALICE, None), (BOB, BEFORE))
+    ]
+    try:
+        reasons = {one.reason for one in store.write(writes, world.cluster_id, ours)}
+    except RetryLater as refused:
+        reasons = {refused.reason}
+    assert reasons <= {Reason.CONFLICT, Reason.NOT_LEADER}
+    late = moment == (REQUESTS.index("AlterClientQuotas"), False)  # only this one is out of hand
+    assert ("AlterClientQuotas" in world.client.sent) == late
+    assert "InitProducerId" not in world.client.sent  # the next holder is not fenced
+    if late:
+        wait_until(
+            lambda: world.quotas(ALICE) == {PRODUCE: "2048"}, "the late change", timeout_seconds=10
+        )
+        for reader in (other, world.another_store()):
+            for entity, before in ((ALICE, None), (BOB, BEFORE)):
+                known = record(entity, {PRODUCE: "2048"}, before=before)
+                assert reader.read([entity])[entity].ledger == known
+        restored_by(world, other, claims[0], (ALICE, BOB))
+    assert as_restored(world)
+    for reader in (other, world.another_store()):
+        assert all(one.ledger is None for one in reader.read([ALICE, BOB]).values())
+    # nothing of the paused one is tried again either
+    with pytest.raises(RetryLater):
+        store.write(writes, world.cluster_id, ours)
+    assert as_restored(world)
+
+
+def test_a_batch_whose_lease_is_lost_on_the_way_sends_no_change(world: AdminWorld) -> None:
+    """Asked right before the change: the intents are written, and the next writer settles them."""
+    store = world.store()
+    held = [True]
+    store.only_while(lambda: held[0])
+    ours = store.claim(FIRST_HOLDER)
+    seen = store.read([ALICE])[ALICE]
+    world.client.sent.clear()
+    world.client.after("EndTxn", lambda: held.__setitem__(0, False))
+    with pytest.raises(LeaseLost):
+        store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id, ours)
+    assert "AlterClientQuotas" not in world.client.sent
+    assert world.client.sent.count("EndTxn") == 1
+    assert world.quotas(ALICE) == {}
+
+
+def test_a_change_that_arrives_late_is_known_for_a_minute_and_holds_the_claim_until_then(
+    world: AdminWorld,
+) -> None:
+    """Afterwards what has the same value is somebody else's."""
+    now = [0.0]
+    store, other = world.store(), world.another_store()
+    ours = store.claim(FIRST_HOLDER)
+    seen = store.read([ALICE])[ALICE]
+    world.client.before("AlterClientQuotas", kill)
+    with pytest.raises(Killed):
+        store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id, ours)
+    other._ledger._monotonic = lambda: now[0]
+    claim = other.claim(NEXT_HOLDER)
+    assert (claim.epoch, other.read([ALICE])[ALICE].ledger) == (2, None)
+    with pytest.raises(Conflict, match="may still arrive, for 60 s"):
+        other.release_claim(POLICY)
+
+    world.put(ALICE, {PRODUCE: "2048"})  # late, by whoever sends it
+    assert other.read([ALICE])[ALICE].ledger == record(ALICE, {PRODUCE: "2048"})
+    restored_by(world, other, claim, (ALICE,))
+    with pytest.raises(Conflict):
+        other.release_claim(POLICY)
+
+    now[0] = LATE_SECONDS
+    other.facts()
+    assert other.ledger_entities() == frozenset()
+    world.put(ALICE, {PRODUCE: "2048"})
+    for reader in (other, world.another_store()):
+        assert reader.read([ALICE])[ALICE].ledger is None
+    other.release_claim(POLICY)
+    assert world.another_store().facts().claim is None
+
+
+def test_a_change_that_the_next_holder_made_itself_is_its_own_at_once(world: AdminWorld) -> None:
+    store, other = world.store(), world.another_store()
+    ours = store.claim(FIRST_HOLDER)
+    seen = store.read([ALICE])[ALICE]
+    world.client.before("AlterClientQuotas", kill)
+    with pytest.raises(Killed):
+        store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id, ours)
+    claim = other.claim(NEXT_HOLDER)
+    for value, at_seconds in (("2048", 5.0), ("4096", 6.0)):
+        write = first(other.read([ALICE])[ALICE], {PRODUCE: value}, at=at_seconds)
+        assert other.write([write], world.cluster_id, claim)[0].applied
+        expected = record(ALICE, {PRODUCE: value}, at=at_seconds)
+        for reader in (other, world.another_store()):
+            assert reader.read([ALICE])[ALICE].ledger == expected
 
 
 def test_what_somebody_changes_while_the_intent_is_written_stays_as_it_is(

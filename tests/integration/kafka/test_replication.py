@@ -234,7 +234,7 @@ class EveryCluster:
         with closing(open_cluster(declared, secrets=Secrets(), folder=tmp_path)) as cluster:
             store = cluster.store
             store.keep_throttle_record(
-                record_to_bytes(ours, "streaming/orders"), store.facts().cluster_id
+                record_to_bytes(ours, "streaming/orders"), store.facts().cluster_id, seen=None
             )
             said = io.StringIO()
             code = main(["restore", *addresses, "--yes"], CommandContext(out=said, err=said))

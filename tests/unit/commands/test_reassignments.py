@@ -121,7 +121,9 @@ def test_a_plan_shows_what_would_be_taken_away_where_replication_was_taken_out(
     cluster.configs[broker_resource(1)] = {"leader.replication.throttled.rate": "7"}
     world.replication = Source(cluster)
     record = {broker_resource(1): {"leader.replication.throttled.rate": frozenset({"7"})}}
-    world.store.keep_throttle_record(record_to_bytes(record, "streaming/orders"), "memory-cluster")
+    world.store.keep_throttle_record(
+        record_to_bytes(record, "streaming/orders"), "memory-cluster", seen=None
+    )
     answer = world.plan(policy)
     assert answer.code == 2, answer.err
     assert "would delete: broker 1 leader.replication.throttled.rate" in answer.out

@@ -237,7 +237,9 @@ class Throttles:
     def configs(self, resources: Collection[Resource]) -> Configs:
         return {one: dict(self.set.get(one, {})) for one in resources if self.answers(one)}
 
-    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
+    def alter(
+        self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
+    ) -> Mapping[Resource, str]:
         apply(self.set, [one for one in changes if self.answers(one.resource)])
         return {one.resource: "silent" for one in changes if not self.answers(one.resource)}
 
@@ -265,7 +267,9 @@ def throttled(managed: Any) -> Any:
             topic_resource("acc"): {LEADER_LIST: "0:1,0:2,5:1"},
         }
     )
-    managed.store.keep_throttle_record(record_to_bytes(OURS, "streaming/orders"), "memory-cluster")
+    managed.store.keep_throttle_record(
+        record_to_bytes(OURS, "streaming/orders"), "memory-cluster", seen=None
+    )
     return managed
 
 

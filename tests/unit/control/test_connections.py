@@ -276,6 +276,9 @@ class Opened:
     closed: int = 0
     brokers_changed: Callable[[], None] = lambda: None
 
+    def only_while(self, may_write: Callable[[], bool]) -> None:
+        pass
+
     def watch(self, wake: Callable[[], None]) -> None:
         if self.watch_error is not None:
             raise self.watch_error
@@ -301,6 +304,7 @@ class House:
             kubernetes=self.kubernetes,
             opener=self._open,
             wake=self._wake,
+            may_write=lambda: True,
             monotonic=lambda: self.now,
         )
 

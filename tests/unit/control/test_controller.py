@@ -214,7 +214,11 @@ def test_without_its_lease_a_replica_writes_no_quota(stage: Stage) -> None:
     stage.tier()
     stage.may_write = False
     stage.run()
-    assert (stage.produce(), stage.condition(policy)) == (None, ("False", "NotLeader"))
+    assert stage.produce() is None
+    raw = stage.kubernetes.get(policy)
+    # the replica that has the Lease reports, and puts its finalizer on
+    assert ("status" in raw, "finalizers" in raw["metadata"]) == (False, False)
+    assert stage.event_reasons() == []
 
 
 @pytest.mark.parametrize(("deletion_policy", "left"), [("Restore", None), ("Retain", "10000000")])
@@ -525,7 +529,9 @@ def test_a_replica_that_has_not_seen_the_deletion_writes_nothing_for_a_policy_th
     assert stage.produce() is None
 
 
-def test_a_restarted_operator_keeps_its_claim_and_adopts_that_of_version_0_1(stage: Stage) -> None:
+def test_a_restarted_operator_raises_its_claims_epoch_once_and_adopts_that_of_version_0_1(
+    stage: Stage,
+) -> None:
     policy, _ = stage.policy(), stage.tier()
     stage.run()
     version_0_1 = {"version": 1, "policy_key": "streaming/orders", "policy_uid": policy.uid}
@@ -540,9 +546,40 @@ def test_a_restarted_operator_keeps_its_claim_and_adopts_that_of_version_0_1(sta
     assert (claim.policy_uid, claim.holder, claim.epoch) == (policy.uid, "after", 1)
     stage.identity = "later"
     stage.restart()
-    stage.run()
-    assert stage.store.facts().claim == claim
+    for _ in range(2):
+        stage.run()
+        now = stage.store.facts().claim
+        assert (now.policy_uid, now.holder, now.epoch) == (policy.uid, "later", 2)
     assert stage.event_reasons() == events
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_nothing_that_a_replica_decided_is_written_once_another_one_has_taken_over(
+    stage: Stage, is_deleted: bool
+) -> None:
+    """The first one stands still with a decided batch in hand, and is wrong about its Lease."""
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    another = Stage(stage.kubernetes, stage.store, identity="another")
+    if is_deleted:
+        stage.kubernetes.delete(policy)
+    else:
+        stage.tier("silver", user="bob")
+    left: list[int] = []
+
+    def take_over() -> None:
+        another.run()
+        left.append(stage.store.transactions)
+
+    stage.store.faults.before_next_commit(take_over)
+    stage.run()
+    assert left == [stage.store.transactions]
+    claim = stage.store.facts().claim
+    if is_deleted:
+        assert (claim, stage.store.ledger_entities()) == (None, frozenset())
+    else:
+        assert (claim.holder, claim.epoch) == ("another", 2)
+        assert stage.produce(Entity("bob")) is not None
 
 
 @pytest.mark.parametrize(

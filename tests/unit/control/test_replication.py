@@ -2,7 +2,7 @@
 is written first, and what people see of it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.replicating import MB, Cluster, apply
 from tidegate.errors import Unreachable
+from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.throttle_record import record_of
 from tidegate.kube.api import ObjectRef
 from tidegate_logic.model import Direction, NicSpan, Readings
@@ -72,11 +73,14 @@ class Source:
     def scan(self) -> Configs:
         return {one: dict(values) for one, values in self.cluster.left().items() if self._up(one)}
 
-    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
+    def alter(
+        self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
+    ) -> Mapping[Resource, str]:
         failed: dict[Resource, str] = {}
         for number, one in enumerate(changes):
             if number == self.killed_at:
                 raise KilledError
+            require_lease(may_write)
             record = record_of(self.stage.store.throttle_record())
             if one.value and one.operation.value != "Subtract":  # the record comes first
                 items = record[one.resource][one.key]

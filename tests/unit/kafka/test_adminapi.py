@@ -144,12 +144,12 @@ def journal(*records: tuple[bytes, bytes | None]) -> Journal:
 
 def under_way(ledger: LedgerRecord | None = AFTER) -> Journal:
     """Alice's produce quota goes from 1000 to 2048, or away."""
-    base = journal(outcome(ALICE, record_to_bytes(BEFORE)))
-    item = base.item(ALICE)
+    before = record_to_bytes(BEFORE)
+    base = journal(outcome(ALICE, before))
     seen = StoredQuota(ALICE, {PRODUCE: "1000"}, 0, BEFORE)
     write = first(seen, {PRODUCE: "2048"}) if ledger else give_back(seen, {PRODUCE: None})
-    after = record_to_bytes(ledger) if ledger is not None else record_after(write, item)
-    base.take([Entry(7, *intent(write, item, after))])
+    after = record_to_bytes(ledger) if ledger is not None else record_after(write, before)
+    base.take([Entry(7, *intent(write, before, after))])
     return base
 
 

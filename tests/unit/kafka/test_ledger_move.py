@@ -10,9 +10,9 @@ import pytest
 
 from tests.contract.quota_store_contract import ALICE, BOB, PRODUCE, first
 from tests.doubles.quota_store import OPEN_ACL, MemoryQuotaStore
-from tidegate.errors import TidegateError
+from tidegate.errors import LeaseLost, TidegateError
 from tidegate.kafka.ledger_move import LedgerMove
-from tidegate.kafka.quota_store import Claim, ClusterFacts
+from tidegate.kafka.quota_store import Claim, ClusterFacts, require_lease
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT, MIGRATION_PATH, ledger_path
 from tidegate.kafka.zookeeper.tree import Create, SetData
 from tidegate_logic.model import Entity
@@ -34,6 +34,10 @@ class Brokers:
     on_change: Callable[[], None] = lambda: None
     closed: int = 0
     throttles: bytes | None = None
+    may_write: Callable[[], bool] = lambda: True
+
+    def only_while(self, may_write: Callable[[], bool]) -> None:
+        self.may_write = may_write
 
     def is_kraft(self) -> bool:
         return self.kraft
@@ -54,6 +58,7 @@ class Brokers:
     ) -> None:
         self.on_change()
         only_if()
+        require_lease(self.may_write)
         self.throttles = throttles
         self.ledger = (claim, dict(records))
 
@@ -93,6 +98,14 @@ class World:
         self.now_seconds += seconds
         return self.move.attempt(wanted)
 
+    def without_lease(self) -> TidegateError:
+        """The move that is due, by a replica that has lost its Lease meanwhile."""
+        self.begin()
+        self.now_seconds += 60
+        with pytest.raises(TidegateError) as error:
+            self.move.attempt(OURS, may_write=lambda: False)
+        return error.value
+
     def begin(self) -> None:
         """The first look, to have a note to compare with, and the one that begins the minute."""
         assert self.after(0) is None
@@ -111,6 +124,12 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_without_the_lease_it_stays_where_it_is() -> None:
+    world = World()
+    assert isinstance(world.without_lease(), LeaseLost)
+    assert (world.brokers.ledger, world.brokers.closed > 0) == (None, True)
 
 
 def test_it_moves_when_none_has_written_to_zookeeper_for_a_minute(world: World) -> None:

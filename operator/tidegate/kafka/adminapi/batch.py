@@ -6,13 +6,19 @@ The protocol compares nothing. So all quotas of the batch are read before its in
 before each request that changes some; a write whose entity has changed since it was decided is not
 sent. After a lost answer the whole batch is tried again: what an earlier try has done is found by
 its records.
+
+A batch that was fenced after its first intent is not tried again. Whoever fenced it has settled
+what it left under way and may have restored it since, which looks like a quota that was never
+written: the batch would find everything as it was decided.
 """
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from tidegate.errors import Conflict, OutcomeUnknown, Unreachable
-from tidegate.kafka.adminapi.journal import Item, intent, outcome, record_after
+from tidegate.kafka.adminapi.client import Fenced
+from tidegate.kafka.adminapi.journal import intent, record_after
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
 from tidegate.kafka.adminapi.quotas import Changes, Values, alter, describe
 from tidegate.kafka.claim import require_writable
@@ -23,6 +29,10 @@ from tidegate_logic.reasons import Reason
 _ALTERED_AT_ONCE = 2000  # with four quotas each, below the 10,000 records of one request
 _VISIBLE_SECONDS = 2.0  # a broker shows what the controller has committed, usually within 20 ms
 _CHANGED = "{}: somebody else changed it since it was read; read again and retried."
+_FENCED = (
+    "{}: another process began to write the ledger meanwhile, and settles what this one left under "
+    "way; read again before anything else is written."
+)
 
 
 class Batch:
@@ -37,12 +47,11 @@ class Batch:
 
     def write(self, writes: Sequence[QuotaWrite]) -> None:
         """Give every write its outcome. Raises what `QuotaStore.write` promises."""
-        ledger = self._ledger
-        if not ledger.is_writer:
-            ledger.catch_up()
-            self._require_writable(writes)  # before anybody else is fenced
         try:
-            ledger.as_writer(lambda: self._attempt(writes))
+            self._ledger.as_writer(
+                lambda: self._attempt_until_fenced(writes),
+                only_if=lambda: self._require_writable(writes),  # before anybody else is fenced
+            )
         except (OutcomeUnknown, Unreachable, Conflict) as error:
             if self._begun:
                 raise OutcomeUnknown(error.message) from error
@@ -60,8 +69,29 @@ class Batch:
             self._owner,
         )
 
+    def _attempt_until_fenced(self, writes: Sequence[QuotaWrite]) -> None:
+        """Try once; what has no outcome when a batch is fenced that has begun is a conflict.
+
+        Raises WriteRefused where the cluster is not this policy's any more.
+        """
+        try:
+            self._attempt(writes)
+        except Fenced:
+            if not self._begun:
+                raise
+            self._ledger.give_up()
+            self._ledger.catch_up()
+            with suppress(Conflict):  # a replica that took over
+                self._require_writable(writes)
+            for write in writes:
+                if write.entity not in self.outcomes:
+                    self._drop(write, Reason.CONFLICT, _FENCED.format(write.entity))
+
     def _attempt(self, writes: Sequence[QuotaWrite]) -> None:
-        """Try those without outcome once. Raises Lost and Fenced, after which it is tried again."""
+        """Try those without outcome once. Raises LeaseLost, Lost and Fenced.
+
+        After Lost it is tried again.
+        """
         ledger = self._ledger
         pending = [write for write in writes if write.entity not in self.outcomes]
         self._require_writable(pending)
@@ -72,14 +102,14 @@ class Batch:
             return
         changes = {write.entity: _changes(write, values.get(write.entity, {})) for write in sound}
         changing = [write for write in sound if changes[write.entity]]
-        before = {write.entity: ledger.journal.item(write.entity) for write in sound}
+        before = {write.entity: self._record(write.entity, values) for write in sound}
         after = {write.entity: record_after(write, before[write.entity]) for write in sound}
         self._begun.update(changes)
         ledger.commit(
             [
                 intent(write, before[write.entity], after[write.entity])
                 if changes[write.entity]
-                else outcome(write.entity, after[write.entity])
+                else ledger.outcome(write.entity, after[write.entity], write.seen.values)
                 for write in sound
             ]
         )
@@ -94,9 +124,10 @@ class Batch:
         self._wait_until_visible(done)
         ledger.commit(
             [
-                outcome(
+                ledger.outcome(
                     write.entity,
-                    after[write.entity] if write.entity in done else _raw(before[write.entity]),
+                    after[write.entity] if write.entity in done else before[write.entity],
+                    {**write.seen.values, **done.get(write.entity, {})},
                 )
                 for write in changing
             ]
@@ -127,8 +158,13 @@ class Batch:
             for write in writes
             if now.get(write.entity, {}) == write.seen.values
         }
-        refused = alter(ledger.client, wanted, ledger.topic)
+        ledger.require_alone()
+        refused = alter(ledger.client, wanted, ledger.topic, ledger.may_write)
         return {entity: refused.get(entity) for entity in wanted}
+
+    def _record(self, entity: Entity, values: Mapping[Entity, Values]) -> bytes | None:
+        item = self._ledger.journal.item(entity)
+        return None if item is None else item.settled_raw(values.get(entity, {}))
 
     def _wait_until_visible(self, done: Mapping[Entity, Changes]) -> None:
         """Return once the broker that is asked shows them, or somebody else has changed them."""
@@ -183,7 +219,3 @@ class Batch:
 
 def _changes(write: QuotaWrite, values: Values) -> Changes:
     return {key: text for key, text in write.values.items() if values.get(key) != text}
-
-
-def _raw(item: Item | None) -> bytes | None:
-    return item.raw if item is not None else None

@@ -2,7 +2,8 @@
 
 The log is written ahead: a change of a quota is first an intent in the ledger, with the record that
 it leaves behind. Its outcome then replaces it. An intent without outcome is one whose writer died
-or lost its connection: what the brokers have shows whether the change was made.
+or lost its connection: what the brokers have shows whether the change was made. One that was not
+made may stay beside the entity's record for a while, for a request that arrives late.
 
     claim                  {"version": 3, "policy_key": ...}                 as in every quota store
     moved                  {"version": 1, "cluster_id": ...}      where it came from another store;
@@ -15,7 +16,7 @@ or lost its connection: what the brokers have shows whether the change was made.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tidegate.errors import ForeignContent
@@ -44,6 +45,27 @@ class Intent:
     seen: Changes
     record: LedgerRecord | None
     raw: bytes | None  # the same, as text
+
+    def is_in_force(self, values: Changes) -> bool:
+        """Whether these values are what it sets, so that making it once more changes nothing."""
+        return all(values.get(key) == text for key, text in self.values.items())
+
+    def is_made(self, values: Changes) -> bool:
+        """Whether the change was made, by what the brokers have.
+
+        Where they have what was there before, it was not. Otherwise it was, even if somebody has
+        changed it again: its record has the value from before Tidegate, which must not be lost.
+        """
+        is_as_before = all(values.get(key) == text for key, text in self.seen.items())
+        return not is_as_before or self.is_in_force(values)
+
+    def is_same(self, other: "Intent") -> bool:
+        """Whether it is the same change, whatever the entity had by then."""
+        return (self.values, self.raw) == (other.values, other.raw)
+
+    def over(self, values: Changes) -> "Intent":
+        """The same change, of an entity that has these values by now."""
+        return replace(self, seen={key: values.get(key) for key in self.values})
 
 
 @dataclass(frozen=True)
@@ -75,29 +97,15 @@ class Item:
         """Why it cannot be read, and is not touched."""
         return self._content.problem
 
-    def is_made(self, values: Values) -> bool:
-        """Whether the change under way was made, by what the brokers have.
-
-        Where they have what was there before, it was not. Otherwise it was, even if somebody has
-        changed it again: its record has the value from before Tidegate, which must not be lost.
-        """
-        intent = self.intent
-        if intent is None:
-            return False
-        is_as_before = all(values.get(key) == text for key, text in intent.seen.items())
-        return not is_as_before or all(
-            values.get(key) == text for key, text in intent.values.items()
-        )
-
     def settled(self, values: Values) -> LedgerRecord | None:
         """The record that stands, given what the brokers have."""
         intent = self.intent
-        return intent.record if intent is not None and self.is_made(values) else self.record
+        return intent.record if intent is not None and intent.is_made(values) else self.record
 
     def settled_raw(self, values: Values) -> bytes | None:
         """The same as text."""
         intent = self.intent
-        return intent.raw if intent is not None and self.is_made(values) else self.raw
+        return intent.raw if intent is not None and intent.is_made(values) else self.raw
 
     @cached_property
     def _content(self) -> "_Content":
@@ -225,24 +233,25 @@ def throttles_record(content: bytes | None) -> Record:
     return _THROTTLES_KEY, content
 
 
-def outcome(entity: Entity, record: bytes | None) -> Record:
-    """The log's record that leaves the entity with this ledger record, and with no intent."""
+def outcome(entity: Entity, record: bytes | None, late: Intent | None = None) -> Record:
+    """The log's record that leaves the entity with this ledger record.
+
+    It has no intent any more, but for a change that may still arrive `late`.
+    """
+    if late is not None:
+        return _key(entity), _value(record, _under_way(late.values, late.seen, late.raw))
     return _key(entity), None if record is None else _value(record)
 
 
-def intent(write: QuotaWrite, item: Item | None, after: bytes | None) -> Record:
-    """The log's record of a change that is about to be made, and leaves the record `after`."""
+def intent(write: QuotaWrite, before: bytes | None, after: bytes | None) -> Record:
+    """The log's record of a change about to be made, of which records are the text."""
     seen = {key: write.seen.values.get(key) for key in write.values}
-    values = b'"values":%b,"seen":%b' % (compact(_texts(write.values)), compact(_texts(seen)))
-    under_way = b",%b{%b,%b}" % (_INTENT, values, b'"record":%b' % (after or b"null"))
-    return _key(write.entity), _value(item.raw if item is not None else None, under_way)
+    return _key(write.entity), _value(before, _under_way(write.values, seen, after))
 
 
-def record_after(write: QuotaWrite, item: Item | None) -> bytes | None:
+def record_after(write: QuotaWrite, before: bytes | None) -> bytes | None:
     """The ledger record that the write leaves; what a newer version put there is kept."""
-    if write.ledger is None:
-        return None
-    return record_to_bytes(write.ledger, item.raw if item is not None else None)
+    return None if write.ledger is None else record_to_bytes(write.ledger, before)
 
 
 def _key(entity: Entity) -> bytes:
@@ -251,6 +260,11 @@ def _key(entity: Entity) -> bytes:
 
 def _value(record: bytes | None, under_way: bytes = b"") -> bytes:
     return b'{"version":%d,"record":%b%b}' % (_FORMAT, record or b"null", under_way)
+
+
+def _under_way(values: Changes, seen: Changes, record: bytes | None) -> bytes:
+    texts = b'"values":%b,"seen":%b' % (compact(_texts(values)), compact(_texts(seen)))
+    return b',%b{%b,"record":%b}' % (_INTENT, texts, record or b"null")
 
 
 def _texts(values: Changes) -> dict[str, str | None]:

@@ -2,37 +2,61 @@
 
 Whoever writes next settles what an earlier writer left under way. Whoever only reads settles the
 same for itself, and writes nothing.
+
+A change that the brokers do not show may still be on its way to them: its writer was stopped right
+before it sent the request, or a broker holds the request up. Nothing can call that request back. So
+the intent of such a change is kept for a minute, and with it the record that would leave. Where the
+change is made after all, it is known as ours and can be restored, even where the quota was restored
+meanwhile and has no other record.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tidegate.errors import Conflict, ForeignContent, OutcomeUnknown, Unreachable, WriteRefused
 from tidegate.kafka.adminapi.client import AdminClient, Fenced, Lost
-from tidegate.kafka.adminapi.journal import Journal, outcome
+from tidegate.kafka.adminapi.journal import Intent, Journal, outcome
 from tidegate.kafka.adminapi.log import Entry, LedgerLog, Record
-from tidegate.kafka.adminapi.quotas import Values, describe
+from tidegate.kafka.adminapi.quotas import Changes, Values, describe
 from tidegate.kafka.quota_node import entity_path, is_readable
-from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.kafka.quota_store import ClusterFacts, require_lease
 from tidegate_logic.model import Entity, QuotaKey, StoredQuota
 from tidegate_logic.reasons import Reason
 
 _ATTEMPTS = 6
 _PAUSE_SECONDS = 0.2
+LATE_SECONDS = 60.0  # so long a request may be on its way, after its writer was found to be gone
 
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A change that may still arrive, and when it was found not to be made."""
+
+    intent: Intent
+    since_seconds: float
 
 
 class TopicLedger:
     """The topic's contents in `journal`, as they were read last. For one thread at a time."""
 
-    def __init__(self, client: AdminClient, topic: str) -> None:
+    def __init__(
+        self,
+        client: AdminClient,
+        topic: str,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.client = client
         self.topic = topic
         self.journal = Journal(topic)
+        self.may_write: Callable[[], bool] = lambda: True
+        self._monotonic = monotonic
         self._log = LedgerLog(client, topic)
+        self._late: dict[Entity, _Late] = {}
 
     @property
     def is_writer(self) -> bool:
@@ -40,7 +64,7 @@ class TopicLedger:
         return self._log.is_writer
 
     def give_up(self) -> None:
-        """Be the writer no more."""
+        """Be the writer no more. Whoever is next finds what is under way in the topic."""
         self._log.give_up()
 
     def facts(self) -> ClusterFacts:
@@ -92,30 +116,88 @@ class TopicLedger:
             problem=problem,
         )
 
+    def outcome(self, entity: Entity, record: bytes | None, values: Changes) -> Record:
+        """The log's record of an entity that has this ledger record and these values now.
+
+        A change that may still arrive, and would be known by no record then, stays with it.
+        """
+        late = self._late.get(entity)
+        if late is None or record is not None or late.intent.is_in_force(values):
+            return outcome(entity, record)
+        return outcome(entity, record, late.intent.over(values))
+
+    def late_seconds(self) -> float:
+        """How long changes of an earlier writer may still arrive; 0 = none may."""
+        since = max((late.since_seconds for late in self._late.values()), default=None)
+        return 0.0 if since is None else max(0.0, since + LATE_SECONDS - self._monotonic())
+
+    def end_late(self) -> None:
+        """Settle for good what did not arrive for a minute, if this process is the writer.
+
+        Being fenced or cut off ends its turn as the writer, and is no error here.
+        """
+        due_seconds = self._monotonic() - LATE_SECONDS
+        due = [one for one, late in self._late.items() if late.since_seconds <= due_seconds]
+        if not due or not self.is_writer or not self.may_write():
+            return
+        kept = [one for one in due if self._has_intent(one)]
+        try:
+            self._settle(kept, describe(self.client, kept, self.topic))
+        except (Lost, Fenced):
+            self.give_up()
+            return
+        for one in due:
+            del self._late[one]
+
+    def _has_intent(self, entity: Entity) -> bool:
+        item = self.journal.item(entity)
+        return item is not None and item.intent is not None
+
+    def _settle(self, entities: Sequence[Entity], values: Mapping[Entity, Values]) -> None:
+        """Commit the outcome of their intents, by what the brokers have."""
+        if entities:
+            items = self.journal.items
+            self.commit(
+                [outcome(one, items[one].settled_raw(values.get(one, {}))) for one in entities]
+            )
+
+    def require_alone(self) -> None:
+        """Raise Fenced where another process has written the ledger since our last commit.
+
+        Unlike the Lease this needs no clock: a machine that stood still may have stopped its own.
+        """
+        self._log.require_alone()
+
     def commit(self, records: Sequence[Record]) -> None:
-        """Append to the ledger, as its writer. Raises Lost and Fenced."""
+        """Append to the ledger, as its writer. Raises LeaseLost, Lost and Fenced."""
+        require_lease(self.may_write)
         start = self._log.commit(records)
         self.journal.take(
             Entry(start + number, key, value) for number, (key, value) in enumerate(records)
         )
 
-    def as_writer(self, action: Callable[[], _Result]) -> _Result:
+    def as_writer(
+        self, action: Callable[[], _Result], *, only_if: Callable[[], None] | None = None
+    ) -> _Result:
         """Do it as the only writer of the ledger, which is then as it was read last.
 
-        Raises OutcomeUnknown after several tries: what was to be written may be there.
+        `only_if` may raise before anybody else is fenced, with the ledger as it was read just now.
+        Raises LeaseLost, and OutcomeUnknown after several tries: what was to be written may be
+        there.
         """
         lost: Exception | None = None
         for attempt in range(_ATTEMPTS):
             _pause(attempt)
             try:
-                self._become_writer()
+                require_lease(self.may_write)
+                self._become_writer(only_if)
                 return action()
             except (Lost, Fenced) as error:
                 lost = error
             except BaseException:
-                self._log.give_up()  # whoever writes next finds out what is under way
+                self.give_up()  # whoever writes next finds out what is under way
                 raise
-            self._log.give_up()
+            self.give_up()
         if isinstance(lost, Fenced):
             raise Conflict(
                 f"Another process keeps writing the ledger in the topic {self.topic} ({lost}); "
@@ -126,7 +208,7 @@ class TopicLedger:
             f"sure ({lost}). It is read again before anything else is written."
         )
 
-    def _become_writer(self) -> None:
+    def _become_writer(self, only_if: Callable[[], None] | None) -> None:
         """Fence whoever wrote before, and find the outcome of what it left under way."""
         if self._log.is_writer:
             return
@@ -138,19 +220,31 @@ class TopicLedger:
                 "ledger needs a topic with one partition: name another one in "
                 "spec.kafka.ledgerTopic, or delete this one if it is empty.",
             )
+        if only_if is not None:
+            self.catch_up()
+            only_if()
         self._log.become_writer()
         self.catch_up()
-        under_way = [
-            entity for entity, item in self.journal.items.items() if item.intent is not None
-        ]
-        if under_way:
-            values = describe(self.client, under_way, self.topic)
-            self.commit(
-                [
-                    outcome(entity, self.journal.items[entity].settled_raw(values.get(entity, {})))
-                    for entity in under_way
-                ]
-            )
+        under_way = {
+            entity: item.intent
+            for entity, item in self.journal.items.items()
+            if item.intent is not None
+        }
+        if not under_way:
+            self.end_late()
+            return
+        values = describe(self.client, under_way, self.topic)
+        late = {
+            entity
+            for entity, intent in under_way.items()
+            if intent.raw is not None and not intent.is_in_force(values.get(entity, {}))
+        }
+        for entity in late:
+            known = self._late.get(entity)
+            if known is None or not known.intent.is_same(under_way[entity]):
+                self._late[entity] = _Late(under_way[entity], self._monotonic())
+        self._settle([entity for entity in under_way if entity not in late], values)
+        self.end_late()
 
 
 def _pause(attempt: int) -> None:

@@ -73,6 +73,8 @@ class _Producer:
     epoch: int
     coordinator: tuple[str, int]
     sequence: int = 0
+    leader: tuple[str, int] | None = None
+    end: int = 0  # the offset after our last record
 
 
 class LedgerLog:
@@ -205,6 +207,17 @@ class LedgerLog:
             self._position = offsets[0] + len(records)
         return offsets[0]
 
+    def require_alone(self) -> None:
+        """Raise Fenced where anybody has written to the topic since our last commit. Raises Lost.
+
+        The mark that ends our own transaction is written after the answer, and is one offset.
+        """
+        producer = self._producer
+        if producer is None or producer.leader is None:
+            raise Fenced("this process has not become the writer")
+        if self._offset(producer.leader, _LATEST, _ALL) > producer.end + 1:
+            raise Fenced("another process has written since")
+
     # --- one transaction --------------------------------------------------------------------------
 
     def _new_producer(self) -> _Producer:
@@ -263,6 +276,7 @@ class LedgerLog:
         (partition,) = answer.responses[0].partition_responses
         require_done(partition.error_code, "write its ledger", self.topic)
         producer.sequence += count
+        producer.leader, producer.end = leader, int(partition.base_offset) + count
         return int(partition.base_offset)
 
     def _end(self, producer: _Producer) -> None:

@@ -1,10 +1,11 @@
 """DescribeClientQuotas and AlterClientQuotas, between entities with texts and Kafka's doubles."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tidegate.kafka.adminapi.client import AdminClient, Lost, is_refusal, require_done
 from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest, for_code
+from tidegate.kafka.quota_store import require_lease
 from tidegate_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
 
 Values = Mapping[QuotaKey, str]
@@ -59,15 +60,20 @@ def _described(client: AdminClient, request: Any, topic: str) -> dict[Entity, Va
 
 
 def alter(
-    client: AdminClient, changes: Mapping[Entity, Changes], topic: str
+    client: AdminClient,
+    changes: Mapping[Entity, Changes],
+    topic: str,
+    may_write: Callable[[], bool] = lambda: True,
 ) -> dict[Entity, str | None]:
     """Change these keys and no others; entity -> why it was refused, None = it was done.
 
     A controller that refuses a whole batch for one value in it is asked again for halves of it.
-    Raises Lost when no answer came: some of them may be changed.
+    Raises LeaseLost where `may_write`, asked right before each request, says so, and Lost when no
+    answer came: some of them may be changed.
     """
     if not changes:
         return {}
+    require_lease(may_write)
     answer = client.write(_request(changes))
     refused: dict[Entity, str | None] = {}
     for entry in answer.entries:
@@ -81,7 +87,7 @@ def alter(
             refused[entity] = None
     if len(changes) > 1 and all(refused.get(entity) for entity in changes):
         for half in _halves(changes):
-            refused.update(alter(client, half, topic))
+            refused.update(alter(client, half, topic, may_write))
     return refused
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
+from tidegate.errors import Conflict, ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.journal import (
@@ -64,6 +64,10 @@ class AdminQuotaStore:
         with self._lock:
             return has_controller(self._client, self._ledger.topic)
 
+    def only_while(self, may_write: Callable[[], bool]) -> None:
+        """See QuotaStore."""
+        self._ledger.may_write = may_write
+
     def live_brokers(self) -> int:
         """See QuotaStore."""
         with self._lock:
@@ -73,20 +77,21 @@ class AdminQuotaStore:
         """See QuotaStore."""
         with self._lock:
             self._ledger.catch_up()
+            self._ledger.end_late()
             return self._ledger.facts()
 
-    def claim(self, wanted: Claim, replaces: str = "") -> Claim:
+    def claim(self, wanted: Claim, replaces: str = "", *, renews: bool = False) -> Claim:
         """See QuotaStore."""
         with self._lock:
             self._ledger.catch_up()
             current = self._ledger.journal.claim
-            if current == (ours := next_claim(current, wanted, replaces)):
+            if current == (ours := next_claim(current, wanted, replaces, renews=renews)):
                 return ours
-            return self._ledger.as_writer(lambda: self._claimed(wanted, replaces))
+            return self._ledger.as_writer(lambda: self._claimed(wanted, replaces, renews))
 
-    def _claimed(self, wanted: Claim, replaces: str) -> Claim:
+    def _claimed(self, wanted: Claim, replaces: str, renews: bool) -> Claim:
         current = self._ledger.journal.claim
-        ours = next_claim(current, wanted, replaces)
+        ours = next_claim(current, wanted, replaces, renews=renews)
         if current != ours:
             self._ledger.commit([claim_record(claim_to_bytes(ours))])
         return ours
@@ -195,8 +200,15 @@ class AdminQuotaStore:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""
         with self._lock:
             self._ledger.catch_up()
-            if self._may_release(policy_key, policy_uid):
-                self._ledger.as_writer(lambda: self._release(policy_key, policy_uid))
+            if not self._may_release(policy_key, policy_uid):
+                return
+            late = self._ledger.as_writer(lambda: self._release(policy_key, policy_uid))
+            if late:
+                raise Conflict(
+                    f"Changes of {late} quotas that a process sent before it ended may still "
+                    f"arrive, for {self._ledger.late_seconds():.0f} s. Until then the claim of "
+                    f"policy {policy_key} stays, so that they would be known as Tidegate's."
+                )
 
     def _may_release(self, policy_key: str, policy_uid: str | None) -> bool:
         claim = self._ledger.journal.claim
@@ -207,16 +219,24 @@ class AdminQuotaStore:
             and not self._ledger.journal.strange
             and self._ledger.journal.throttles is None
             and all(
-                item.record is not None and item.record.policy_key != policy_key
+                item.record.policy_key != policy_key
+                if item.record is not None
+                else item.intent is not None
                 for item in self._ledger.journal.items.values()
             )
         )
 
-    def _release(self, policy_key: str, policy_uid: str | None) -> None:
+    def _release(self, policy_key: str, policy_uid: str | None) -> int:
+        """Remove the claim, or return how many changes may still arrive."""
+        if not self._may_release(policy_key, policy_uid):  # what was under way is settled by now
+            return 0
+        self._ledger.end_late()
         journal = self._ledger.journal
-        if self._may_release(policy_key, policy_uid):
+        late = sum(1 for item in journal.items.values() if item.intent is not None)
+        if not late:
             note = moved_record(journal.moved_cluster_id or "", journal.claim)
             self._ledger.commit([claim_record(None), note])
+        return late
 
     def ledger_entities(self) -> frozenset[Entity]:
         """See QuotaStore."""
@@ -277,11 +297,16 @@ class AdminQuotaStore:
             return self._ledger.journal.throttles
 
     def keep_throttle_record(
-        self, content: bytes | None, expected_cluster_id: str, owner: Claim | None = None
+        self,
+        content: bytes | None,
+        expected_cluster_id: str,
+        owner: Claim | None = None,
+        *,
+        seen: bytes | None,
     ) -> None:
         """See QuotaStore."""
 
-        def attempt() -> None:
+        def require() -> None:
             require_writable(
                 self.address,
                 self._ledger.facts(),
@@ -289,11 +314,19 @@ class AdminQuotaStore:
                 () if owner is None else (owner.policy_key,),
                 owner,
             )
+            if self._ledger.journal.throttles not in (seen, content):
+                raise Conflict(
+                    f"The record of replication throttles in the topic {self.topic} has changed "
+                    "since it was read; the next pass tries again."
+                )
+
+        def attempt() -> None:
+            require()
             if self._ledger.journal.throttles != content:
                 self._ledger.commit([throttles_record(content)])
 
         with self._lock:
-            self._ledger.as_writer(attempt)
+            self._ledger.as_writer(attempt, only_if=require)
 
     def watch(self, wake: Callable[[], None]) -> None:
         """See QuotaStore. The protocol has no notifications, so this polls the brokers."""

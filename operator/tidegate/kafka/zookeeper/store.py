@@ -12,7 +12,13 @@ from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
 from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim, release_to_bytes
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
-from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
+from tidegate.kafka.quota_store import (
+    Claim,
+    ClusterFacts,
+    WriteOutcome,
+    require_batch,
+    require_lease,
+)
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
     LEDGER_ROOT,
@@ -95,11 +101,16 @@ class ZooKeeperQuotaStore:
         self._reader = EntityReader(tree)
         self._client_id_reader = EntityReader(tree)
         self._ledger_names: Mapping[str, Entity] = {}  # as they were read last
+        self._may_write: Callable[[], bool] = lambda: True
 
     @property
     def address(self) -> str:
         """See QuotaStore."""
         return self._tree.address
+
+    def only_while(self, may_write: Callable[[], bool]) -> None:
+        """See QuotaStore."""
+        self._may_write = may_write
 
     def live_brokers(self) -> int | None:
         """See QuotaStore."""
@@ -110,12 +121,12 @@ class ZooKeeperQuotaStore:
         """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
         return read_cluster(self._tree).facts
 
-    def claim(self, wanted: Claim, replaces: str = "") -> Claim:
+    def claim(self, wanted: Claim, replaces: str = "", *, renews: bool = False) -> Claim:
         """See QuotaStore."""
         for _ in range(_CLAIM_ATTEMPTS):
             (node,) = self._tree.read([CLAIM_PATH])
             current = None if node is None else parse_claim(node.data, f"{CLAIM_PATH} in ZooKeeper")
-            ours = next_claim(current, wanted, replaces)
+            ours = next_claim(current, wanted, replaces, renews=renews)
             if current == ours:
                 return ours
             data = claim_to_bytes(ours)
@@ -240,7 +251,7 @@ class ZooKeeperQuotaStore:
         """See QuotaStore."""
         entities = [write.entity for write in writes]
         require_batch(writes, self.most_writes)
-        writer = BatchWriter(self._tree, self._reader, expected_cluster_id, owner)
+        writer = BatchWriter(self._tree, self._reader, expected_cluster_id, owner, self._may_write)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
 
@@ -250,26 +261,30 @@ class ZooKeeperQuotaStore:
         return None if node is None else node.data or b""
 
     def keep_throttle_record(
-        self, content: bytes | None, expected_cluster_id: str, owner: Claim | None = None
+        self,
+        content: bytes | None,
+        expected_cluster_id: str,
+        owner: Claim | None = None,
+        *,
+        seen: bytes | None,
     ) -> None:
-        """See QuotaStore. Raises Conflict where another process writes it, too."""
+        """See QuotaStore."""
         self._tree.sync()
         cluster = read_cluster(self._tree)
         keys = () if owner is None else (owner.policy_key,)
         cluster.require_writable(expected_cluster_id, keys, owner)
         (node,) = self._tree.read([THROTTLES_PATH])
-        operations: list[Operation] = [*cluster.checks]
-        if content is None:
-            if node is None:
-                return
-            operations.append(Delete(THROTTLES_PATH, node.version))
-        elif node is None:
-            operations += plan_creates(self._tree, {THROTTLES_PATH: content})
-        elif node.data == content:
+        present = None if node is None else node.data or b""
+        if present == content:
             return
+        operations: list[Operation] = [*cluster.checks]
+        if node is None:
+            operations += plan_creates(self._tree, {THROTTLES_PATH: content})
+        elif content is None:
+            operations.append(Delete(THROTTLES_PATH, node.version))
         else:
             operations.append(SetData(THROTTLES_PATH, content, node.version))
-        if not self._is_done(operations):
+        if present != seen or not self._is_done(operations):
             raise Conflict(
                 f"{THROTTLES_PATH} or the cluster's state changed at ZooKeeper "
                 f"{self._tree.address} since it was read; the next pass tries again."
@@ -298,6 +313,7 @@ class ZooKeeperQuotaStore:
         return names or []
 
     def _is_done(self, operations: Sequence[Operation]) -> bool:
+        require_lease(self._may_write)
         try:
             self._tree.commit(operations)
         except Rejected:

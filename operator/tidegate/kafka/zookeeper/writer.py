@@ -5,13 +5,13 @@ conflicts and the rest is sent again. When the connection breaks, the nodes are 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import entity_path
-from tidegate.kafka.quota_store import Claim, WriteOutcome, unsafe_value
+from tidegate.kafka.quota_store import Claim, WriteOutcome, require_lease, unsafe_value
 from tidegate.kafka.zookeeper.nodes import (
     ROOT,
     ClusterNodes,
@@ -264,6 +264,7 @@ class BatchWriter:
     reader: EntityReader
     expected_cluster_id: str
     owner: Claim | None = None
+    may_write: Callable[[], bool] = lambda: True
     outcomes: dict[Entity, WriteOutcome] = field(default_factory=dict)
 
     def write(self, writes: Sequence[QuotaWrite]) -> None:
@@ -309,6 +310,7 @@ class BatchWriter:
 
     def _commit(self, operations: Sequence[Operation], changes: Sequence[EntityChange]) -> bool:
         """Whether the transaction was done; if so its writes are applied."""
+        require_lease(self.may_write)
         try:
             self.tree.commit(operations)
         except Rejected:
@@ -341,6 +343,7 @@ class BatchWriter:
         for _ in range(_ATTEMPTS):
             cluster: ClusterNodes = read_cluster(self.tree)
             cluster.require_writable(self.expected_cluster_id, (), None)
+            require_lease(self.may_write)
             try:
                 self.tree.commit([*cluster.checks, *notifications(self.tree, entities)])
             except Rejected:
