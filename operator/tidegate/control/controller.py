@@ -486,14 +486,13 @@ class Controller:
                 store=cluster.store,
                 now_seconds=result.seen.observation.now_seconds,
             )
-            if done and self._ledger.remembered is not None:
-                self._ledger_mended = True
-                self._note_ledger(policy, self._ledger.remembered)
         except TidegateError as error:
             log.warning("Lost ledger: not done yet", policy=self._key, error=error.message)
             return
-        if done:
-            log.warning("Lost ledger: answered", policy=self._key, answer=answer.value, done=done)
+        if done and self._ledger.remembered is not None:
+            self._ledger_mended = True
+            with suppress(TidegateError):  # the next report says so
+                self._note_ledger(policy, self._ledger.remembered)
             self._context.reporter.mended_ledger(policy, done)
 
     def _is_first_reading_awaited(self, declared: Declared, readings: Readings | None) -> bool:

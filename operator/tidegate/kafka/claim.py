@@ -50,7 +50,8 @@ def parse_claim(data: bytes | None, place: str) -> Claim:
         raise ForeignContent(
             f"{place} cannot be read ({json_problem(error)}), so it is not known "
             "which policy manages this cluster and nothing is written. If a newer Tidegate wrote "
-            "it, use that version; otherwise look at it and delete it."
+            "it, use that version; otherwise look at it and delete it. `tidegate ledger accept` "
+            "then goes on with the records that are there."
         ) from error
 
 
