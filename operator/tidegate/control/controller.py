@@ -15,6 +15,7 @@ import structlog
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare
 from tidegate.control.ledger_watch import (
+    CONFIRMED_AFTER_SECONDS,
     LedgerWatch,
     Remembered,
     managed_of,
@@ -604,6 +605,8 @@ class Controller:
                 if one.next_pass_in_seconds is not None
             ),
         ]
+        if result.seen.ledger_loss is not None and not result.seen.ledger_loss.is_confirmed:
+            due.append(CONFIRMED_AFTER_SECONDS)
         if ends_at_seconds is not None:
             due.append(ends_at_seconds - result.seen.observation.now_seconds)
         return max(0.0, min(due))

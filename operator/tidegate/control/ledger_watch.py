@@ -203,8 +203,8 @@ class LedgerWatch:
                 f"The ledger went from ZooKeeper to the topic {remembered.topic} and is not found "
                 "there. What ZooKeeper has is out of date"
             )
-        if claim is None and not found and _is_released(facts, policy, remembered):
-            return ""  # everything was restored, by `tidegate restore` or before this policy goes
+        if claim is None and not found and facts.ledger.released_epoch >= remembered.epoch:
+            return ""  # all was restored, by `tidegate restore`, this policy or who took its claim
         if claim is None:
             what = "neither a claim nor a record" if not found else f"no claim and {found} records"
             return (
@@ -454,11 +454,6 @@ def _is_as_written(record: LedgerRecord, stored: StoredQuota) -> bool:
         entry.written not in (None, entry.before) and stored.values.get(key) == entry.written
         for key, entry in record.entries.items()
     )
-
-
-def _is_released(facts: ClusterFacts, policy: Policy, remembered: Remembered) -> bool:
-    uid, epoch = facts.ledger.released or ("", 0)
-    return uid == policy.uid and epoch >= remembered.epoch
 
 
 def _place(topic: str) -> str:

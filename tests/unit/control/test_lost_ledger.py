@@ -94,10 +94,10 @@ def stored(entity: Entity) -> StoredQuota:
         (replace(SOUND, claim=replace(OURS, epoch=2)), 2, True),
         (replace(SOUND, ledger=LedgerFacts()), 2, True),  # ZooKeeper has what is out of date
         (replace(SOUND, claim=replace(OURS, policy_uid="uid-2")), 0, False),  # another's
-        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released=("uid-1", 3))), 0, False),
-        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released=("uid-1", 3))), 1, True),
-        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released=("uid-1", 2))), 0, True),
-        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released=("uid-2", 3))), 0, True),
+        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released_epoch=3)), 0, False),
+        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released_epoch=3)), 1, True),
+        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released_epoch=2)), 0, True),
+        (replace(SOUND, claim=None, ledger=LedgerFacts("t", released_epoch=4)), 0, False),
     ],
 )
 def test_what_counts_as_lost(facts: ClusterFacts, records: int, is_lost: bool) -> None:

@@ -79,15 +79,18 @@ class AdminQuotaStore:
         """See QuotaStore."""
         with self._lock:
             self._ledger.catch_up()
-            current = self._ledger.journal.claim
-            if current == (ours := next_claim(current, wanted, replaces)):
+            if self._ledger.journal.claim == (ours := self._next_claim(wanted, replaces)):
                 return ours
             return self._ledger.as_writer(lambda: self._claimed(wanted, replaces))
 
+    def _next_claim(self, wanted: Claim, replaces: str) -> Claim:
+        journal = self._ledger.journal
+        released_epoch = journal.released_epoch
+        return next_claim(journal.claim, wanted, replaces, released_epoch=released_epoch)
+
     def _claimed(self, wanted: Claim, replaces: str) -> Claim:
-        current = self._ledger.journal.claim
-        ours = next_claim(current, wanted, replaces)
-        if current != ours:
+        ours = self._next_claim(wanted, replaces)
+        if self._ledger.journal.claim != ours:
             self._ledger.commit([claim_record(claim_to_bytes(ours))])
         return ours
 
