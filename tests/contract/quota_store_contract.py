@@ -360,6 +360,50 @@ class EveryStoreContract(StoreTests):
         assert refused.value.reason is Reason.WRONG_CLUSTER
         assert world.quotas(ALICE) == {}
 
+    def test_a_ledger_is_mended_where_it_lacks_something(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        world.put(ALICE, {PRODUCE: "4096"})
+        self.write(store, BOB, {PRODUCE: "2048"})
+        before = world.changes()
+        ours = record(ALICE, {PRODUCE: "4096"}, before="512")
+        theirs = record(BOB, {PRODUCE: "1024"})
+        claim = Claim(POLICY, "uid-1", epoch=7)
+        for _ in range(2):  # an answer that was lost
+            store.mend_ledger(
+                claim, {ALICE: ours, BOB: theirs}, world.cluster_id, throttles=b"throttles"
+            )
+        found = store.read([ALICE, BOB])
+        assert found[ALICE].ledger == ours
+        assert found[BOB].ledger is not None
+        assert found[BOB].ledger != theirs
+        assert store.facts().claim == claim
+        assert store.throttle_record() == b"throttles"
+        assert world.changes() == before
+        assert (world.quotas(ALICE), world.quotas(BOB)) == ({PRODUCE: "4096"}, {PRODUCE: "2048"})
+
+    def test_no_other_ones_ledger_is_mended(self, store: QuotaStore, world: StoreWorld) -> None:
+        mended = Claim(POLICY, "uid-1", epoch=7)
+        with pytest.raises(WriteRefused):
+            store.mend_ledger(mended, {}, "cluster-two")
+        for other in (Claim("other/policy", "uid-3"), Claim(POLICY, "uid-2")):
+            kept = store.claim(other)
+            with pytest.raises(WriteRefused):
+                store.mend_ledger(mended, {}, world.cluster_id)
+            assert store.facts().claim == kept
+            store.release_claim(other.policy_key)
+
+    def test_a_release_leaves_a_note_and_a_next_claim_goes_on_counting(
+        self, store: QuotaStore
+    ) -> None:
+        assert store.facts().ledger.released_epoch == 0
+        store.claim(Claim(POLICY, "uid-1", epoch=4))
+        store.release_claim(POLICY)
+        assert store.facts().ledger.released_epoch == 5
+        assert store.claim(Claim("other/policy", "uid-3")).epoch == 6
+        store.release_claim("other/policy")
+        assert store.facts().ledger.released_epoch == 6
+
     def test_only_one_policy_can_claim_a_cluster_and_release_waits_for_its_ledger(
         self, store: QuotaStore, world: StoreWorld
     ) -> None:

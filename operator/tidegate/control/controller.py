@@ -15,6 +15,7 @@ import structlog
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare
 from tidegate.control.ledger_watch import (
+    CONFIRMED_AFTER_SECONDS,
     LedgerWatch,
     Remembered,
     managed_of,
@@ -490,14 +491,13 @@ class Controller:
                 store=cluster.store,
                 now_seconds=result.seen.observation.now_seconds,
             )
-            if done and self._ledger.remembered is not None:
-                self._ledger_mended = True
-                self._note_ledger(policy, self._ledger.remembered)
         except TidegateError as error:
             log.warning("Lost ledger: not done yet", policy=self._key, error=error.message)
             return
-        if done:
-            log.warning("Lost ledger: answered", policy=self._key, answer=answer.value, done=done)
+        if done and self._ledger.remembered is not None:
+            self._ledger_mended = True
+            with suppress(TidegateError):  # the next report says so
+                self._note_ledger(policy, self._ledger.remembered)
             self._context.reporter.mended_ledger(policy, done)
 
     def _is_first_reading_awaited(self, declared: Declared, readings: Readings | None) -> bool:
@@ -609,6 +609,8 @@ class Controller:
                 if one.next_pass_in_seconds is not None
             ),
         ]
+        if result.seen.ledger_loss is not None and not result.seen.ledger_loss.is_confirmed:
+            due.append(CONFIRMED_AFTER_SECONDS)
         if ends_at_seconds is not None:
             due.append(ends_at_seconds - result.seen.observation.now_seconds)
         return max(0.0, min(due))

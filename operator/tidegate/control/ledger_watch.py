@@ -20,7 +20,7 @@ from tidegate.control.report.conditions import counted, listed
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.resources.status import LedgerStatus
-from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS, MemberReport
 from tidegate_logic.model import (
     Default,
     Entity,
@@ -203,8 +203,8 @@ class LedgerWatch:
                 f"The ledger went from ZooKeeper to the topic {remembered.topic} and is not found "
                 "there. What ZooKeeper has is out of date"
             )
-        if claim is None and not found and _is_released(facts, policy, remembered):
-            return ""  # everything was restored, by `tidegate restore` or before this policy goes
+        if claim is None and not found and facts.ledger.released_epoch >= remembered.epoch:
+            return ""  # all was restored, by `tidegate restore`, this policy or who took its claim
         if claim is None:
             what = "neither a claim nor a record" if not found else f"no claim and {found} records"
             return (
@@ -381,11 +381,13 @@ class LedgerWatch:
         if answer is not Answer.ACCEPT or facts.cluster_id != remembered.cluster_id:
             return done
         named = {one.entity for one in members} | policy.defaults.keys() | records.keys()
-        others = [
-            f"{entity}"
-            for entity, stored in store.read_everything().items()
-            if stored.values and stored.ledger is None and entity not in named
-        ]
+        others: list[str] = []
+        with suppress(TidegateError):  # it is done, and this is only said beside it
+            others = [
+                str(entity)
+                for entity, stored in store.read_everything().items()
+                if stored.values and stored.ledger is None and entity not in named
+            ]
         return done if not others else f"{done}. {_others_words(others)}"
 
     def _as_sent(self, store: QuotaStore) -> dict[Entity, LedgerRecord]:
@@ -407,12 +409,16 @@ def accepted_records(
 ) -> dict[Entity, LedgerRecord]:
     """Records for quotas without one that count as ours: nothing is known from before them.
 
-    Only of keys that the policy sets for the entity.
+    Only of keys that the policy sets for the entity. What metering writes for Kafka's default user
+    is known by its value.
     """
     keys: dict[Entity, Collection[QuotaKey]] = {
         one.entity: one.target for one in members if one.counts
     }
     keys |= policy.defaults
+    if policy.metering_enabled and DEFAULT_USER not in keys and DEFAULT_USER in quotas:
+        metered = quotas[DEFAULT_USER].values
+        keys[DEFAULT_USER] = {key for key, text in metered.items() if text == str(NEVER_BINDS)}
     found: dict[Entity, LedgerRecord] = {}
     for entity, wanted in keys.items():
         stored = quotas.get(entity)
@@ -429,8 +435,11 @@ def accepted_records(
 
 
 def _count(quotas: Quotas | None, policy_key: str) -> int:
+    """The policy's records, with those that cannot be read: of whom they are is not known."""
     return sum(
-        one.ledger is not None and one.ledger.policy_key == policy_key
+        one.ledger.policy_key == policy_key
+        if one.ledger is not None
+        else one.problem is not None and one.ledger_version is not None
         for one in (quotas or {}).values()
     )
 
@@ -445,11 +454,6 @@ def _is_as_written(record: LedgerRecord, stored: StoredQuota) -> bool:
         entry.written not in (None, entry.before) and stored.values.get(key) == entry.written
         for key, entry in record.entries.items()
     )
-
-
-def _is_released(facts: ClusterFacts, policy: Policy, remembered: Remembered) -> bool:
-    uid, epoch = facts.ledger.released or ("", 0)
-    return uid == policy.uid and epoch >= remembered.epoch
 
 
 def _place(topic: str) -> str:
@@ -548,7 +552,11 @@ def suspects_of(
         before = None
         values = stored.values
         if record is not None:
-            before = {key: entry.before for key, entry in record.entries.items()}
+            before = {
+                key: entry.before
+                for key, entry in record.entries.items()
+                if entry.written != entry.before
+            }
             values = {key: text for key, text in values.items() if key in before}
         if values:
             found.append(Suspect(entity, values, before, entity in declared))

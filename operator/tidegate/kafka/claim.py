@@ -50,7 +50,8 @@ def parse_claim(data: bytes | None, place: str) -> Claim:
         raise ForeignContent(
             f"{place} cannot be read ({json_problem(error)}), so it is not known "
             "which policy manages this cluster and nothing is written. If a newer Tidegate wrote "
-            "it, use that version; otherwise look at it and delete it."
+            "it, use that version; otherwise look at it and delete it. `tidegate ledger accept` "
+            "then goes on with the records that are there."
         ) from error
 
 
@@ -60,14 +61,13 @@ def release_to_bytes(claim: Claim) -> bytes:
     return compact({"version": _RELEASE_FORMAT, "released": released})
 
 
-def parse_release(data: bytes | None) -> tuple[str, int] | None:
-    """Uid and epoch of the claim that was released; None where nothing that is known says so."""
+def parse_release(data: bytes | None) -> int:
+    """The epoch of the claim that was released last; 0 where nothing that is known says so."""
     with contextlib.suppress(ValueError, RecursionError):
         root = mapping(json.loads((data or b"").decode("utf-8")))
         if root.get("version") == _RELEASE_FORMAT:
-            released = mapping(root.get("released"))
-            return text(released.get("policy_uid")), _count(released.get("epoch"))
-    return None
+            return _count(mapping(root.get("released")).get("epoch"))
+    return 0
 
 
 def _require_format(root: Mapping[str, object], known: int) -> None:
@@ -93,7 +93,12 @@ def _count(content: object) -> int:
 
 
 def next_claim(
-    current: Claim | None, wanted: Claim, replaces: str, *, renews: bool = False
+    current: Claim | None,
+    wanted: Claim,
+    replaces: str,
+    *,
+    renews: bool = False,
+    released_epoch: int = 0,
 ) -> Claim:
     """The claim that `wanted` leaves behind; raises WriteRefused where it stays another's.
 
@@ -105,7 +110,7 @@ def next_claim(
             "this pass began; nothing is written before the next one."
         )
     if current is None:
-        return replace(wanted, epoch=wanted.epoch + 1, former=())
+        return replace(wanted, epoch=max(wanted.epoch, released_epoch) + 1, former=())
     if current.is_of(wanted.policy_key, wanted.policy_uid):
         if (
             current.lease_namespace == wanted.lease_namespace

@@ -84,15 +84,15 @@ class LedgerFacts:
     `topic` "" = it is in ZooKeeper. `risk` says why it will be lost, which forbids writing; "" =
     nothing is known. `is_whole` is False while a part of what was written cannot be read, because
     another producer keeps a transaction open. `partitions` of the topic after the first one are
-    left alone. `released` is the uid and epoch of the claim that was released last, when nothing
-    was left under it; without it, a ledger that is empty may have been lost.
+    left alone. `released_epoch` is that of the claim that was released last, when nothing was left
+    under it; a ledger of a later claim, or with 0 any one, that is empty may have been lost.
     """
 
     topic: str = ""
     risk: str = ""
     partitions: int = 1
     is_whole: bool = True
-    released: tuple[str, int] | None = None
+    released_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +171,12 @@ class QuotaStore(Protocol):
         """Record that the policy of `wanted` owns the cluster's ledger; returns the claim in force.
 
         Its key, uid, holder and time count; where there is no claim, the first one's epoch comes
-        after that of `wanted`. A claim that this holder has already stays as it is; that of another
-        holder of the same policy gets the next epoch, after which nothing of what that one decided
-        is written any more. Version 0.1's becomes one of today. Another uid's is taken over only
-        when `replaces` names it (see `Claim.name_for`). Raises WriteRefused if another policy has
-        the claim, and Conflict where there is none to renew.
+        after that of `wanted` and of the claim that was released last. A claim that this holder has
+        already stays as it is; that of another holder of the same policy gets the next epoch, after
+        which nothing of what that one decided is written any more. Version 0.1's becomes one of
+        today. Another uid's is taken over only when `replaces` names it (see `Claim.name_for`).
+        Raises WriteRefused if another policy has the claim, and Conflict where there is none to
+        renew.
         """
         ...
 

@@ -155,9 +155,9 @@ def test_a_topic_with_a_ledger_gets_no_other_one(world: AdminWorld, store: Admin
     with pytest.raises(ForeignContent) as refused:
         store.begin_ledger(CLAIM, in_zookeeper(), only_if=nothing)
     assert refused.value.message == (
-        f"The topic {world.topic} has a ledger already, so no other one is put there. Name another "
-        "topic in spec.kafka.ledgerTopic, or give back what it has with `tidegate restore "
-        "--bootstrap-servers`."
+        f"The topic {world.topic} has a ledger already, so no other one is put there. `tidegate "
+        "explain --bootstrap-servers` shows whose it is, and `tidegate restore "
+        "--bootstrap-servers` restores the quotas that it keeps."
     )
     assert world.another_store().ledger_entities() == frozenset()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -262,7 +262,7 @@ def test_where_tidegate_wrote_nothing_the_policy_claims_the_topic() -> None:
         monotonic=lambda: world.now_seconds,
     )
     world.begin()
-    assert world.after(60) is not None
+    assert world.after(60, replace(OURS, epoch=0)) is not None
     assert world.brokers.ledger is not None
     claim, records = world.brokers.ledger
     assert (claim.policy_uid, claim.epoch, records) == ("uid-1", 1, {})

@@ -169,8 +169,8 @@ class Journal:
             ) from error
 
     @property
-    def released(self) -> tuple[str, int] | None:
-        """Uid and epoch of the claim that was released last, with nothing left under it."""
+    def released_epoch(self) -> int:
+        """The epoch of the claim that was released last, with nothing left under it; 0 = none."""
         return parse_release(self._moved)
 
     @property

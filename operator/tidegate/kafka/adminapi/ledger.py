@@ -76,7 +76,7 @@ class TopicLedger:
             migration_running=False,
             claim=self.journal.claim,
             answered_by="The brokers",
-            ledger=replace(self._log.facts, released=self.journal.released),
+            ledger=replace(self._log.facts, released_epoch=self.journal.released_epoch),
         )
 
     def catch_up(self) -> None:

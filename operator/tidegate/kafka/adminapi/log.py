@@ -88,6 +88,7 @@ class LedgerLog:
         self._producer: _Producer | None = None
         self._topic: object = None  # its id, from the last answer; None = the brokers give it none
         self._read_topic: object = None  # the same of what was read
+        self._is_outdated = False  # what was read is not of this topic, or not all of it is left
         self._start = 0  # the first offset that is left of it
         self._looked_at_seconds = float("-inf")
         self._partitions = 1
@@ -118,13 +119,15 @@ class LedgerLog:
         end = self._offset(leader, _LATEST) if self.is_writer else self._decided_end(leader)
         # what is committed may lag behind what we have just committed, but never the end of the log
         is_anew = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
-        is_anew |= self._position > 0 and self._read_topic != self._topic
         start = self._start
         is_looked_at = self._look(leader)
-        is_anew |= self._position > 0 and start < self._start
+        is_other = self._read_topic != self._topic or start < self._start
+        # it stays so until all of it was read
+        self._is_outdated |= self._position > 0 and (is_anew or is_other)
         self._read_topic = self._topic
         # what was removed is forgotten by the topic after a day, and later readers miss the removal
-        is_anew |= time.monotonic() - self._read_at_seconds > _FORGOTTEN_SECONDS
+        is_old = time.monotonic() - self._read_at_seconds > _FORGOTTEN_SECONDS
+        is_anew = self._is_outdated or is_old
         position = 0 if is_anew else self._position
         if not position:
             if not is_looked_at:
@@ -138,6 +141,7 @@ class LedgerLog:
                 raise Lost(f"topic {self.topic} gave nothing from offset {position} to {end}")
             position = after
         self._position = max(position, 0 if is_anew else self._position)
+        self._is_outdated = False
         self._read_at_seconds = time.monotonic()
         return is_anew, found
 
@@ -193,7 +197,8 @@ class LedgerLog:
             # asked anew: one that died would leave an open transaction, which the coordinator
             # takes a second to end, as it goes on asking the dead broker
             leader = self._leader()
-            if leader is None or (self._position > 0 and self._topic != self._read_topic):
+            is_other = self._position > 0 and self._topic != self._read_topic
+            if leader is None or self._is_outdated or is_other:
                 raise Lost(f"topic {self.topic} is gone, or was made again")
             self._begin(producer)
             batches = _batches(records, producer)

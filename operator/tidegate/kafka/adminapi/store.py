@@ -84,15 +84,24 @@ class AdminQuotaStore:
         """See QuotaStore."""
         with self._lock:
             self._ledger.catch_up()
-            current = self._ledger.journal.claim
-            if current == (ours := next_claim(current, wanted, replaces, renews=renews)):
+            ours = self._next_claim(wanted, replaces, renews)
+            if self._ledger.journal.claim == ours:
                 return ours
             return self._ledger.as_writer(lambda: self._claimed(wanted, replaces, renews))
 
+    def _next_claim(self, wanted: Claim, replaces: str, renews: bool) -> Claim:
+        journal = self._ledger.journal
+        return next_claim(
+            journal.claim,
+            wanted,
+            replaces,
+            renews=renews,
+            released_epoch=journal.released_epoch,
+        )
+
     def _claimed(self, wanted: Claim, replaces: str, renews: bool) -> Claim:
-        current = self._ledger.journal.claim
-        ours = next_claim(current, wanted, replaces, renews=renews)
-        if current != ours:
+        ours = self._next_claim(wanted, replaces, renews)
+        if self._ledger.journal.claim != ours:
             self._ledger.commit([claim_record(claim_to_bytes(ours))])
         return ours
 

@@ -75,7 +75,7 @@ class ClusterNodes:
             migration_running=self.migration_running,
             claim=self.claim,
             migration_prepared=self.migration_prepared,
-            ledger=LedgerFacts(released=parse_release(self.root.data if self.root else None)),
+            ledger=LedgerFacts(released_epoch=parse_release(self.root.data if self.root else None)),
         )
 
     def require_writable(

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
-from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim, release_to_bytes
+from tidegate.kafka.claim import (
+    claim_to_bytes,
+    next_claim,
+    parse_claim,
+    parse_release,
+    release_to_bytes,
+)
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import (
@@ -124,9 +130,12 @@ class ZooKeeperQuotaStore:
     def claim(self, wanted: Claim, replaces: str = "", *, renews: bool = False) -> Claim:
         """See QuotaStore."""
         for _ in range(_CLAIM_ATTEMPTS):
-            (node,) = self._tree.read([CLAIM_PATH])
+            node, root = self._tree.read([CLAIM_PATH, ROOT])
             current = None if node is None else parse_claim(node.data, f"{CLAIM_PATH} in ZooKeeper")
-            ours = next_claim(current, wanted, replaces, renews=renews)
+            released_epoch = parse_release(root.data if root is not None else None)
+            ours = next_claim(
+                current, wanted, replaces, renews=renews, released_epoch=released_epoch
+            )
             if current == ours:
                 return ours
             data = claim_to_bytes(ours)
