@@ -232,7 +232,9 @@ class Invariants:
                 )
         users = [path.removeprefix(USERS) for path in changed if path.startswith(USERS)]
         has_ledger = any(path.startswith(LEDGER) for path in changed)
-        if users or has_ledger:
+        # records that are written back after an answer come before the claim
+        is_rebuilt = CLAIM not in before and kafka.name in self.rules.answered
+        if users or (has_ledger and not is_rebuilt):
             self._judge_owner(kafka, process, writer, before)
         if CLAIM in before and CLAIM not in after:
             self._owner.pop(kafka.name, None)
@@ -444,6 +446,21 @@ class Invariants:
             self._confirmed[where, name] |= {_written(user, key, entries[key]) for key in entries}
         self._annotate(where, policy, "tidegate.io/confirm-removal", asked[1])
         return True
+
+    def answer_lost_ledger(self, where: str, name: str) -> None:
+        """Let a person answer as the message of Ready advises, where the ledger was lost."""
+        policy = self._policy(where, name)
+        ready = _condition(policy, "Ready") if policy is not None else {}
+        asked = re.search(r"`tidegate ledger (rebuild|accept) ", ready.get("message", ""))
+        if policy is None or ready.get("reason") != "LedgerLost" or asked is None:
+            return
+        epoch = policy["status"]["ledger"]["epoch"]
+        kafka = self._kafka_of(policy).name
+        self.rules.ledger_answered(kafka)
+        if asked[1] == "accept":  # what was there before is not known any more, so it is removed
+            for texts in self._foreign[kafka].values():
+                texts.add(None)
+        self._annotate(where, policy, "tidegate.io/lost-ledger", f"{asked[1]}@{epoch}")
 
     def replace_claim(self, where: str, name: str) -> None:
         """Let a person name the claim that is replaced, where the message of Ready asks for it."""

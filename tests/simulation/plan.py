@@ -155,7 +155,7 @@ OVERLOAD = replace(
     scrape_seconds=(15, 15, 30),
 )
 FULL_DAYS = 0.05
-OVERLOAD_DAYS = 0.02
+OVERLOAD_DAYS = 0.04
 DAYS_WITH_MOVES = 0.25
 
 
@@ -266,6 +266,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         plan, moves = _with_moves(plan, Random(f"moves {seed}"))
         acts += moves
     acts += _meddling(plan, Random(f"meddling {seed}"))
+    acts += _lost_ledger(plan, acts, Random(f"lost ledger {seed}"))
     return replace(
         plan,
         acts=tuple(sorted(acts, key=lambda act: act.at)),
@@ -525,6 +526,29 @@ def _meddling(plan: Plan, random: Random) -> list[Act]:
         args |= {"skip": random.choice((0, 0, 1, 2, 5)), "seconds": 0.0}
         acts.append(Act(random.uniform(0.0, plan.storm_seconds), "at a call", args, is_fault=True))
     return acts
+
+
+_FORGET_MEMBERS = frozenset(
+    {"delete tier", "delete member", "delete policy", "create override", "second writer"}
+)
+
+
+def _lost_ledger(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
+    """Somebody removes all that Tidegate keeps in ZooKeeper, and answers what the policy asks then.
+
+    Not where somebody is no member any more by then: what was there before is lost with the ledger.
+    """
+    is_simple = len(plan.policies) == 1 and "replication" not in plan.policies[0].spec
+    if (
+        random.random() >= 0.05
+        or not is_simple
+        or any(act.kind in _FORGET_MEMBERS for act in acts)
+        or any(act.kind == "writer inside" for act in acts)
+    ):
+        return []
+    (policy,) = plan.policies
+    at = random.uniform(5.0, plan.storm_seconds)
+    return [Act(at, "ledger vanishes", {"kafka": policy.kafka}, is_fault=True)]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

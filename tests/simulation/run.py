@@ -94,6 +94,7 @@ def _settle(world: World, within_seconds: float, since: str) -> bool:
         for where in world.kubernetes:
             for policy in world.plan.policies:
                 world.confirm_removal(where, policy.name)
+                world.invariants.answer_lost_ledger(where, policy.name)
         problems = world.invariants.problems()
         if not problems:
             return True

@@ -17,7 +17,7 @@ from tests.doubles.quota_store import MemoryQuotaStore
 from tests.simulation.plan import BROKERS, TOPICS
 from tests.simulation.virtual_time import Killed
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
-from tidegate.kafka.zookeeper.tree import Acl, Operation, Znode
+from tidegate.kafka.zookeeper.tree import Acl, Delete, Operation, Znode
 from tidegate.kube import api
 from tidegate_logic.model import Entity, TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
@@ -253,6 +253,12 @@ class Kafka:
 
     def put(self, user: str, data: bytes) -> None:
         self.store.put_raw(Entity(user), data)
+
+    def lose_ledger(self) -> None:
+        """Let somebody delete `/tidegate` with everything below it."""
+        paths = [path for path in self.tree._nodes if path.startswith("/tidegate")]
+        paths.sort(key=lambda path: -path.count("/"))
+        self.tree.commit([Delete(path, self.tree._nodes[path].version) for path in paths])
 
     def elect_leaders(self) -> None:
         """Each partition is led by its first live replica."""

@@ -442,6 +442,10 @@ class World:
                 self._second_writer(kafka.name, user, key, value)
                 return
 
+    def _ledger_vanishes(self, kafka: str) -> None:
+        self.kafkas[kafka].lose_ledger()
+        self.invariants.rules.ledger_lost(kafka)
+
     def _lease_stolen(self, where: str, policy: str) -> None:
         self.leases.steal(where, policy)
 

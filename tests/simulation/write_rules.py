@@ -72,6 +72,8 @@ class WriteRules:
         # when something else than a raise by load last changed what clients may send
         self._disturbed_at: dict[str, float] = defaultdict(float)
         self._suspended_at: dict[tuple[str, str], float] = {}
+        self._unanswered: set[str] = set()
+        self.answered: set[str] = set()
 
     # --- what others do -----------------------------------------------------------------------------
 
@@ -82,6 +84,15 @@ class WriteRules:
     def forget_charges(self, kafka: str) -> None:
         """Begin to count again: the operator does not know whether its last write was done."""
         self._charged[kafka].clear()
+
+    def ledger_lost(self, kafka: str) -> None:
+        """Note that no record is left, and that nobody has answered for it."""
+        self._unanswered.add(kafka)
+
+    def ledger_answered(self, kafka: str) -> None:
+        """Note that a person has answered."""
+        self._unanswered.discard(kafka)
+        self.answered.add(kafka)
 
     def declared(self, where: str, policy: JsonObject) -> None:
         """Keep since when a policy has been suspended."""
@@ -106,6 +117,11 @@ class WriteRules:
             self._judge_what_was_seen(process, change)
         if not changes:
             return
+        if kafka.name in self._unanswered:
+            self._world.violated(
+                f"{process.name} wrote quotas of {kafka.name}, whose ledger was lost, before anybody "
+                "answered for it"
+            )
         if CLAIMS_NAME_THEIR_HOLDER and claim.get("holder") not in (process.name, None):
             self._world.violated(
                 f"{process.name} wrote quotas of {kafka.name} after {claim['holder']} had taken over"
