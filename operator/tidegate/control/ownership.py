@@ -11,6 +11,7 @@ from decimal import Decimal
 import structlog
 
 from tidegate.control.declared import age_key, object_key
+from tidegate.control.ledger_watch import remembered_of
 from tidegate.control.observe import LedgerLoss, ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import counted, listed
@@ -156,12 +157,22 @@ def take_over_words(replaced: Claim, claim: Claim) -> str:
 def competing_policy(
     policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]
 ) -> str | None:
-    """Names an older policy with the same cluster id in its status; None when ours is first."""
+    """Names an older policy with the same cluster id in its status; None when ours is first.
+
+    Where there is no claim, a policy that had the cluster's ledger goes before older ones, until
+    its own message is answered: what it wrote is not what was there before.
+    """
     if facts.owner_policy_key == object_key(policy):
         return None
     for other in sorted(policies, key=age_key):
+        if facts.claim is None and _lost_ledger(other, policy, facts):
+            return (
+                f"Policy {object_key(other)} had the ledger of cluster {facts.cluster_id}, and it is "
+                "gone; this policy changes nothing until you answer for that one (LedgerLost), or "
+                "delete it"
+            )
         if age_key(other) >= age_key(policy):
-            return None
+            continue
         same_cluster = (other.get("status") or {}).get("clusterId") == facts.cluster_id
         if same_cluster and not other["metadata"].get("deletionTimestamp"):
             return (
@@ -170,6 +181,19 @@ def competing_policy(
                 "cluster"
             )
     return None
+
+
+def _lost_ledger(other: JsonObject, policy: JsonObject, facts: ClusterFacts) -> bool:
+    """Whether another policy remembers a ledger of this cluster that it did not give back."""
+    theirs, ours = (remembered_of(one.get("status") or {}) for one in (other, policy))
+    return (
+        theirs is not None
+        and object_key(other) != object_key(policy)
+        and not other["metadata"].get("deletionTimestamp")
+        and theirs.cluster_id == facts.cluster_id
+        and theirs.epoch > facts.ledger.released_epoch
+        and (ours is None or ours.cluster_id != facts.cluster_id)
+    )
 
 
 # --- deletion: the policy may go when everything is given back, or the time for it is over --------

@@ -4,7 +4,12 @@ and a person's answer leaves no quota of ours behind. On real brokers and a real
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +24,7 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 
 from lab.kraft import KraftLab
+from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.contract.quota_store_contract import (
     ALICE,
@@ -31,6 +37,8 @@ from tests.contract.quota_store_contract import (
 )
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.test_operator import tier
 from tests.unit.control.stage import Leaders, Stage
 from tests.unit.control.test_load import ETL, hot, throttled_etl
 from tidegate.control.declared import LOST_LEDGER, PAUSED
@@ -524,3 +532,55 @@ def test_what_is_deleted_below_tidegate_is_a_lost_ledger(
     assert stage.produce() == ("12000000" if has_before else None)
     assert chroot_client.get_children("/tidegate/ledger") == []
     assert not chroot_client.exists("/tidegate/claim")
+
+
+# --- the whole path -------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_operators_report_a_lost_ledger_within_a_minute_and_do_what_the_command_says(
+    kraft: KraftLab, crds: KubeApi, unique_name: str, tmp_path: Path, admin: AdminClient
+) -> None:
+    namespace, topic = unique_name, f"acc-{unique_name}"
+    kraft.create_topic(topic, assignment=[[1]])
+    for world in around(kraft, unique_name):
+        world.put(ALICE, {PRODUCE: "12000000"})
+        spec = {"mode": "Enforce", "kafka": kafka_spec(world, world.topic)}
+        policy = {
+            "apiVersion": "tidegate.io/v1alpha1",
+            "kind": "BrokerBandwidthPolicy",
+            "metadata": {"name": "orders", "namespace": namespace},
+            "spec": spec,
+        }
+
+        def waits_for(condition: str, seconds: int) -> None:
+            crds.kubectl(
+                *("wait", f"--for=jsonpath={{.status.conditions[0].reason}}={condition}"),
+                *("bbp/orders", "-n", namespace, f"--timeout={seconds}s"),
+            )
+
+        def answers(word: str) -> None:
+            command = [sys.executable, "-m", "tidegate", "ledger", word, f"{namespace}/orders"]
+            environment = {**os.environ, "KUBECONFIG": str(crds.kubeconfig)}
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+            waits_for("InSync", 60)
+
+        crds.kubectl("create", "namespace", namespace)
+        crds.kubectl("apply", "-f", "-", input=json.dumps(policy))
+        crds.kubectl("apply", "-f", "-", input=json.dumps(tier(namespace, "alice", topic)))
+        with OperatorProcess(crds, namespace, tmp_path, name="first") as first:
+            waits_for("InSync", 90)
+            contract = world.quotas(ALICE)
+            assert contract != {PRODUCE: "12000000"}
+            delete_topic(admin, world)
+            waits_for("LedgerLost", 60)
+            answers("rebuild")
+            assert b"12000000" in (world.record(ALICE) or b"")
+            first.kill()
+            delete_topic(admin, world)
+        with OperatorProcess(crds, namespace, tmp_path, name="second"):
+            waits_for("LedgerLost", 90)
+            assert world.quotas(ALICE) == contract
+            answers("accept")
+            crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
+        assert world.quotas(ALICE) == {}

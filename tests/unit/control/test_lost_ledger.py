@@ -166,6 +166,26 @@ def test_a_lost_ledger_and_its_answers_read_like_this(
     golden("\n\n".join(told))
 
 
+def test_an_older_policy_does_not_take_over_what_another_one_lost(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    other = stage.policy("older", created="2020-01-01T00:00:00Z")
+    stage.tier("other", user="bob", policy="older")
+    stage.run("older")
+    assert stage.condition(other) == ("False", "ClusterAlreadyManaged")
+    remove(stage.store.tree, "/tidegate")
+    for _ in range(3):
+        stage.run("older")
+        run(stage)
+    assert stage.store.facts().claim is None
+    assert stage.condition(other) == ("False", "ClusterAlreadyManaged")
+    assert "streaming/orders had the ledger" in stage.message(other)
+    stage.kubernetes.delete(policy)
+    run(stage)
+    stage.run("older")
+    assert stage.condition(other) == ("True", "InSync")
+
+
 def test_an_answer_counts_for_the_loss_that_it_names(stage: Stage, policy: ObjectRef) -> None:
     stage.kubernetes.annotate(policy, LOST_LEDGER, "rebuild@1")
     remove(stage.store.tree, "/tidegate")
