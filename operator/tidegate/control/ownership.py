@@ -167,9 +167,8 @@ def competing_policy(
     for other in sorted(policies, key=age_key):
         if facts.claim is None and _lost_ledger(other, policy, facts):
             return (
-                f"Policy {object_key(other)} had the ledger of cluster {facts.cluster_id}, and it "
-                "is gone; this policy changes nothing until you answer for that one (LedgerLost), or "
-                "delete it"
+                f"Policy {object_key(other)} had the ledger of cluster {facts.cluster_id}, and "
+                "lost it. This policy changes nothing until you answer for that one, or delete it"
             )
         if age_key(other) >= age_key(policy):
             continue
