@@ -544,7 +544,7 @@ def test_operators_report_a_lost_ledger_within_a_minute_and_do_what_the_command_
     namespace, topic = unique_name, f"acc-{unique_name}"
     kraft.create_topic(topic, assignment=[[1]])
     for world in around(kraft, unique_name):
-        world.put(ALICE, {PRODUCE: "12000000"})
+        world.put(ALICE, {PRODUCE: "1500000"})  # one step above the contract
         spec = {"mode": "Enforce", "kafka": kafka_spec(world, world.topic)}
         policy = {
             "apiVersion": "tidegate.io/v1alpha1",
@@ -571,11 +571,11 @@ def test_operators_report_a_lost_ledger_within_a_minute_and_do_what_the_command_
         with OperatorProcess(crds, namespace, tmp_path, name="first") as first:
             waits_for("InSync", 90)
             contract = world.quotas(ALICE)
-            assert contract != {PRODUCE: "12000000"}
+            assert contract[PRODUCE] == "1000000"
             delete_topic(admin, world)
             waits_for("LedgerLost", 60)
             answers("rebuild")
-            assert b"12000000" in (world.record(ALICE) or b"")
+            assert b"1500000" in (world.record(ALICE) or b"")
             first.kill()
             delete_topic(admin, world)
         with OperatorProcess(crds, namespace, tmp_path, name="second"):
