@@ -528,22 +528,24 @@ def _meddling(plan: Plan, random: Random) -> list[Act]:
     return acts
 
 
-_FORGET_MEMBERS = frozenset(
-    {"delete tier", "delete member", "delete policy", "create override", "second writer"}
+_MAY_LEAVE_QUOTAS = frozenset(
+    {
+        *("delete tier", "delete member", "delete policy", "create override"),
+        *("edit contract", "second writer", "writer inside"),
+    }
 )
 
 
 def _lost_ledger(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
     """Somebody removes all that Tidegate keeps in ZooKeeper, and answers what the policy asks then.
 
-    Not where somebody is no member any more by then: what was there before is lost with the ledger.
+    Not where a quota may not be named any more by then: that it is ours is lost with the ledger.
     """
     is_simple = len(plan.policies) == 1 and "replication" not in plan.policies[0].spec
     if (
         random.random() >= 0.05
         or not is_simple
-        or any(act.kind in _FORGET_MEMBERS for act in acts)
-        or any(act.kind == "writer inside" for act in acts)
+        or any(act.kind in _MAY_LEAVE_QUOTAS for act in acts)
     ):
         return []
     (policy,) = plan.policies
