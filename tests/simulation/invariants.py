@@ -127,11 +127,11 @@ class Invariants:
         world = self._world
         if kind == BROKER_BANDWIDTH_POLICIES:
             names = [raw["metadata"]["name"]]
-            self.rules.declared(where, raw)
             if event == "DELETED" and raw["spec"].get("deletionPolicy") == "Retain":
                 self._stays_as_it_is(raw)
         else:
             names = [raw["spec"]["policyRef"]["name"]]
+        self.rules.declared(where, kind, raw, policy=names[0])
         if event == "PUT" and "status" in raw and kind != QUOTA_OVERRIDES:
             generation, seen = (
                 raw["metadata"]["generation"],

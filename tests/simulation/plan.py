@@ -80,6 +80,7 @@ class Size:
     megabytes: tuple[int, int]  # the least and the most of a contract
     megabytes_before: tuple[int, int]
     tiny_before: float  # so small a quota that it takes ten steps to give it back
+    tight_budget: float  # how often it is of ten changes
     budget_seconds: tuple[int, ...]
     scrape_seconds: tuple[int, ...]
     again_seconds: tuple[float, ...]  # until a person does once more what a person undid
@@ -105,6 +106,7 @@ FULL = Size(
     megabytes=(1, 40),
     megabytes_before=(1, 100),
     tiny_before=0.2,
+    tight_budget=0.3,
     budget_seconds=(60, 600, 900),
     scrape_seconds=(10, 15, 30),
     again_seconds=(1.0, 30.0, 120.0),
@@ -129,6 +131,7 @@ SHORT = Size(
     megabytes=(4, 16),
     megabytes_before=(4, 32),
     tiny_before=0.02,
+    tight_budget=0.3,
     budget_seconds=(60,),
     scrape_seconds=(15, 30),
     again_seconds=(1.0, 15.0),
@@ -151,7 +154,8 @@ OVERLOAD = replace(
     fault_seconds=(5.0, 15.0),
     megabytes=(4, 40),
     tiny_before=0.0,
-    budget_seconds=(600, 900),
+    tight_budget=0.7,
+    budget_seconds=(600,),
     scrape_seconds=(15, 15, 30),
 )
 FULL_DAYS = 0.05
@@ -284,7 +288,7 @@ def _policy(name: str, kafka: str, size: Size, random: Random) -> PolicyPlan:
         share = users[number::count]
         tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), size, random)
     spec: dict[str, Any] = {"mode": "Enforce"}
-    if random.random() < 0.3:
+    if random.random() < size.tight_budget:
         spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice(size.budget_seconds)}
     if random.random() < 0.5:
         spec["removal"] = {"maxPercent": random.choice((20, 50, 100, 100))}
@@ -485,7 +489,9 @@ def _overload(plan: Plan, random: Random) -> list[Act]:
     """
     (policy,), where = plan.policies, plan.clusters[0]
     kafka, frozen_at = {"kafka": policy.kafka}, random.uniform(60.0, 300.0)
-    much, little = random.choice(((40e6, 0.0), (100e6, 60e6), (20e6, 0.0)))
+    limit = float(policy.spec["brokers"]["egress"]["limit"].removesuffix("M")) * 1e6
+    much, little = random.choice((1.0, 0.5, 0.2)) * limit, random.choice((0.0, 0.3, 0.5)) * limit
+    little = min(much, little)
     factor, last = random.choice((1.0, 1.0, 3.0)), plan.storm_seconds
     acts = [
         Act(random.uniform(1.0, 20.0), "load", {**kafka, "factor": factor, "other": much}),
@@ -528,22 +534,24 @@ def _meddling(plan: Plan, random: Random) -> list[Act]:
     return acts
 
 
-_FORGET_MEMBERS = frozenset(
-    {"delete tier", "delete member", "delete policy", "create override", "second writer"}
+_MAY_LEAVE_QUOTAS = frozenset(
+    {
+        *("delete tier", "delete member", "delete policy", "create override"),
+        *("edit contract", "second writer", "writer inside"),
+    }
 )
 
 
 def _lost_ledger(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
     """Somebody removes all that Tidegate keeps in ZooKeeper, and answers what the policy asks then.
 
-    Not where somebody is no member any more by then: what was there before is lost with the ledger.
+    Not where a quota may not be named any more by then: that it is ours is lost with the ledger.
     """
     is_simple = len(plan.policies) == 1 and "replication" not in plan.policies[0].spec
     if (
         random.random() >= 0.05
         or not is_simple
-        or any(act.kind in _FORGET_MEMBERS for act in acts)
-        or any(act.kind == "writer inside" for act in acts)
+        or any(act.kind in _MAY_LEAVE_QUOTAS for act in acts)
     ):
         return []
     (policy,) = plan.policies

@@ -12,7 +12,6 @@ from textwrap import dedent
 from types import FunctionType
 from typing import Any
 
-import tests.doubles.quota_store as quota_store
 import tidegate.control.manager as manager
 import tidegate.control.observe as observe
 import tidegate.control.ownership as ownership
@@ -183,13 +182,13 @@ def cas_seen() -> None:
 
 
 def cas_version() -> None:
-    """Undoes the versions of quota and ledger nodes in the transaction: any version will do."""
+    """Undoes the versions of quota and ledger nodes in the transaction (zookeeper/writer.py)."""
     _edit(
-        quota_store._at_version,
-        "if node.version != version:",
-        "if node.version != version and not operation.path.startswith("
-        '("/config/users/", "/tidegate/ledger/")):',
+        writer.NodeChange.operation,
+        'self.after.data or b"", self.before.version',
+        'self.after.data or b"", -1',
     )
+    _edit(writer.NodeChange.operation, "(self.path, self.before.version)", "(self.path, -1)")
 
 
 def removal_guard() -> None:

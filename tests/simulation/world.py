@@ -308,9 +308,6 @@ class World:
             self.kubernetes[where].edit(ref, lambda raw: raw["spec"].update(fields))
 
     def _edit_limit(self, where: str, policy: str, limit: str) -> None:
-        self.invariants.rules.disturbed(
-            next(p.kafka for p in self.plan.policies if p.name == policy)
-        )
         self._edit_policy(where, policy, brokers={"egress": {"limit": limit}})
 
     def _suspend(self, where: str, policy: str, seconds: float) -> None:

@@ -18,7 +18,7 @@ from tests.simulation.load import DIRECTIONS
 from tests.simulation.plan import BROKERS, MB
 from tests.simulation.systems import QUOTA_KEYS, Kafka
 from tidegate.kafka.claim import next_claim
-from tidegate.kube.api import JsonObject
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ResourceKind
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -72,6 +72,7 @@ class WriteRules:
         # when something else than a raise by load last changed what clients may send
         self._disturbed_at: dict[str, float] = defaultdict(float)
         self._suspended_at: dict[tuple[str, str], float] = {}
+        self._generations: dict[tuple[str, str, str], int] = {}
         self._unanswered: set[str] = set()
         self.answered: set[str] = set()
 
@@ -94,13 +95,18 @@ class WriteRules:
         self._unanswered.discard(kafka)
         self.answered.add(kafka)
 
-    def declared(self, where: str, policy: JsonObject) -> None:
-        """Keep since when a policy has been suspended."""
-        place = where, policy["metadata"]["name"]
-        if policy["spec"].get("suspend"):
-            self._suspended_at.setdefault(place, self._world.scheduler.now)
+    def declared(self, where: str, kind: ResourceKind, raw: JsonObject, *, policy: str) -> None:
+        """Keep since when a policy has been suspended, and when a spec of it was changed last."""
+        place = where, kind.plural, raw["metadata"]["name"]
+        if self._generations.get(place) != raw["metadata"]["generation"]:
+            self._generations[place] = raw["metadata"]["generation"]
+            self.disturbed(next(p.kafka for p in self._world.plan.policies if p.name == policy))
+        if kind != BROKER_BANDWIDTH_POLICIES:
+            return
+        if raw["spec"].get("suspend"):
+            self._suspended_at.setdefault((where, policy), self._world.scheduler.now)
         else:
-            self._suspended_at.pop(place, None)
+            self._suspended_at.pop((where, policy), None)
 
     # --- at each transaction ------------------------------------------------------------------------
 

@@ -59,6 +59,25 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
     assert "which is not in the record" in run.stdout
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("protection", "violation"),
+    [
+        ("scram-reencoded", "changed foreign bytes"),
+        ("cas-seen", "and what it had decided on was"),
+        ("cas-version", "may mute for"),
+        ("write-budget", "and the write budget is"),
+        ("holds", "is suspended"),
+        ("stale-nic", "throttled by samples that are"),
+        ("L0", "below its contract of"),
+    ],
+)
+def test_a_protection_that_is_taken_out_is_missed(protection: str, violation: str) -> None:
+    run = simulate("--seeds", "300", "--without", protection)
+    assert run.returncode == 1
+    assert violation in run.stdout
+
+
 # what two thousand days show at least: so many may be needed to find a defect
 LEAST = {
     "broker dies": 100,
@@ -68,6 +87,8 @@ LEAST = {
     "call: late": 100,
     "call: lost": 100,
     "call: lost answer": 100,
+    "call: stop after": 60,
+    "call: stop before": 60,
     "clock jump -10 min": 10,
     "clock jump 10 min": 10,
     "clock jump of a minute at most": 40,
@@ -76,6 +97,7 @@ LEAST = {
     "kill": 50,
     "lease deleted": 50,
     "lease stolen": 50,
+    "ledger vanishes": 10,
     "newer version": 50,
     "no controller": 50,
     "outage: brokers": 20,
@@ -88,6 +110,8 @@ LEAST = {
     "session loss": 50,
     "slow lease": 50,
     "watch gap": 50,
+    "writer inside: before a commit": 100,
+    "writer inside: before an attempt": 100,
 }
 PEOPLE = {
     *("confirm removal", "create override", "create policy", "create tier", "delete member"),
@@ -102,6 +126,8 @@ def kind_of(fault: Act) -> str:
     match fault.kind:
         case "at a call":
             return f"call: {fault.args['what']}"
+        case "writer inside":
+            return f"writer inside: {fault.args['when']}"
         case "outage":
             return f"outage: {fault.args['system']}"
         case "clock jump":

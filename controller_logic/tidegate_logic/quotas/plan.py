@@ -413,14 +413,27 @@ def judge(
 
 
 def _without_returned(
-    before: RemovalMemory, leaving: Leaving, ours: Collection[Entity]
+    before: RemovalMemory, leaving: Leaving, ours: Mapping[Entity, StoredQuota]
 ) -> RemovalMemory:
-    """The memory without members that came back in their grace: nothing of them has left."""
-    returned = {entity for entity, _ in before.unwanted if entity in ours and entity not in leaving}
+    """The memory without members that came back in their grace: nothing of them has left.
+
+    One that lost a quota and keeps another has not come back.
+    """
+    waited = {entity for entity, _ in before.unwanted if entity in ours and entity not in leaving}
+    lost = {
+        entity
+        for entity, key in before.unwanted
+        if entity in waited and not _is_ours(key, ours[entity])
+    }
+    returned = waited - lost
     if returned.isdisjoint(before.left):
         return before
     left = {entity: at for entity, at in before.left.items() if entity not in returned}
     return replace(before, left=left)
+
+
+def _is_ours(key: QuotaKey, stored: StoredQuota) -> bool:
+    return stored.ledger is not None and key in stored.ledger.entries
 
 
 def _quotas_of(leaving: Leaving) -> frozenset[tuple[Entity, QuotaKey]]:

@@ -27,6 +27,7 @@ from tests.unit.controller_logic.worlds import (
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import (
     DeletionPolicy,
+    Entity,
     LedgerRecord,
     Mode,
     Override,
@@ -237,6 +238,21 @@ def restored_world(**changes: object) -> World:
 def record_of(world: World) -> LedgerRecord | None:
     assert world.quotas is not None
     return world.quotas[ALICE].ledger
+
+
+def test_who_lost_one_quota_and_keeps_another_has_not_come_back() -> None:
+    """Alice loses one of two quotas; then two of the other three members go, of whom one may."""
+    names = [ALICE, BOB, *(Entity(f"user-{number}") for number in range(2))]
+    members = [member(one, per_broker(10 * MB, 10 * MB)) for one in names]
+    world = World((tier(*members),), policy=policy(max_removal_percent=50))
+    world.run()
+    world.tiers = (tier(member(ALICE, per_broker(10 * MB)), *members[1:]),)
+    world.after_grace(60)
+    assert world.text(ALICE, PRODUCE) is None
+    world.tiers = (tier(member(ALICE, per_broker(10 * MB)), members[1]),)
+    world.after_grace(60)
+    world.after(60)
+    assert [world.text(one) for one in names] == [str(10 * MB)] * 4
 
 
 def test_the_ledger_remembers_what_was_restored_for_a_quarter_of_an_hour() -> None:
