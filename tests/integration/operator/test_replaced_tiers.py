@@ -224,11 +224,8 @@ def test_a_policy_that_is_made_again_steps_down_from_what_its_clients_send(
     stage: Stage, hands: Callable[[Stage], None]
 ) -> None:
     """The brokers' own rates of clients come from their JMX exporter and a real Prometheus."""
-    with monitoring(stage.kafka) as prometheus:
-        metrics = {
-            "prometheus": {"url": prometheus.url},
-            "queries": {"nic": {"preset": "JmxExporter"}},
-        }
+    with monitoring(stage.kafka, scrape_interval_seconds=5) as prometheus:
+        metrics = {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 5}
         made = policy(stage, metrics=metrics)
         stage.apply(made, tier(stage, "a", "a"))
         stage.start_operator()
