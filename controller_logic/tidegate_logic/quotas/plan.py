@@ -30,6 +30,7 @@ from tidegate_logic.quotas.entity_plan import (
     first_write,
     forget,
     is_converged,
+    notification,
     plan_entity,
 )
 from tidegate_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
@@ -60,10 +61,13 @@ class Plan:
     """What happens to every entity that will not stand as promised, and every write.
 
     `managed` counts those that have, or would have, a quota of ours, and those that are given back.
+    `notifications` are for those of ours that have no write, and of which it is not known that
+    brokers were notified.
     """
 
     entities: Mapping[Entity, EntityPlan]
     writes: Mapping[Entity, QuotaWrite] = field(default_factory=dict)
+    notifications: tuple[QuotaWrite, ...] = ()
     managed: int = 0
     notes: tuple[Note, ...] = ()
     removals: RemovalMemory = field(default_factory=RemovalMemory)
@@ -166,9 +170,16 @@ def make_plan(
         planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
     notes = (judged.note,) if judged.note is not None else ()
     notes = (*notes, *_entity_notes(planner.entities, quotas))
+    writes = {**forgotten, **first, **planner.writes}
+    silent = [
+        stored
+        for entity, stored in ours.items()
+        if not stored.notified and entity not in writes and entity not in before.contended
+    ]
     return Plan(
         planner.entities,
-        {**forgotten, **first, **planner.writes},
+        writes,
+        tuple([write for one in silent if (write := notification(one)) is not None]),
         settled + len(forgotten) + len(first) + planner.count,
         notes,
         judged.memory,
@@ -209,7 +220,8 @@ def deletion_plan(
     the next period would be left behind.
     """
     if policy.deletion_policy is DeletionPolicy.RETAIN:
-        return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
+        kept = {entity: forget(stored) for entity, stored in ours.items()}
+        return Plan({}, kept, managed=len(ours))
     plan = make_plan(
         Desired(),
         ours,
