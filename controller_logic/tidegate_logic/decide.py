@@ -56,6 +56,7 @@ from tidegate_logic.model import (
     QuotaKey,
     RateForm,
     StoredQuota,
+    WriteKind,
 )
 from tidegate_logic.quotas import budget, contention
 from tidegate_logic.quotas.contention import Contention
@@ -176,6 +177,7 @@ def settle(
     if not written:
         return memory
     repairs = dict(memory.repairs)
+    notified = [write for write in written if write.kind is WriteKind.NOTIFY]
     for write in written:
         if write.reason is Reason.REPAIRED:
             repairs[write.entity] = contention.repaired(
@@ -184,6 +186,7 @@ def settle(
     return replace(
         memory,
         charged=budget.spend(memory.charged, written, now_seconds=now_seconds),
+        notified=budget.spend(memory.notified or (), notified, now_seconds=now_seconds),
         repairs=repairs,
     )
 
@@ -326,8 +329,12 @@ def _decide_complete(
             wanted, plan, unwritten, load, contended=contended, now_seconds=now_seconds
         )
         return replace(observed, would_write=writes, resynced=resynced), remembered
+    notifications, notified = budget.due_notifications(
+        plan.notifications, memory.notified, now_seconds=now_seconds
+    )
+    remembered = replace(remembered, notified=notified)
     admission = budget.admit(
-        plan.writes.values(),
+        (*plan.writes.values(), *notifications),
         charged,
         policy.write_budget_changes,
         period_seconds=period_seconds,
@@ -342,6 +349,7 @@ def _decide_complete(
     decision = replace(
         decision,
         writes=admission.writes,
+        unnotified=len(plan.notifications),
         finished_deleting=policy.deleting and not ours,
         resynced=resynced,
     )

@@ -39,16 +39,18 @@ class Memory:
     """What one pass hands to the next; if it is lost, steps and budget come from the ledger.
 
     `charged` holds (time, number of charged entity writes), oldest first, of the write budget's
-    last period. `tier_of` is which tier named each entity last, as long as it has a quota for it;
-    `removals` is what the guard against mass removals needs; `held_since` is since
-    when each hold has been there without a break; `pressures` what was said of each broker last;
-    `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the
+    last period, `notified` likewise the writes of the last minute that only notified brokers (None
+    = a process that has just begun). `tier_of` is which tier named each entity last, as long as it
+    has a quota for it; `removals` is what the guard against mass removals needs; `held_since` is
+    since when each hold has been there without a break; `pressures` what was said of each broker
+    last; `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the
     throttle and to the spread of its writes, `adaptations` to scaling method Adaptive. `advised` is
     what was recommended last, `resync` the value of the annotation that was acted on; None = none
     was seen yet, and there is nothing to forget.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
+    notified: tuple[tuple[float, int], ...] | None = None
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
     tier_of: Mapping[Entity, str] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
@@ -95,6 +97,7 @@ class Decision:
     `writes` are in sending order and empty when nothing has to change, when `holds` forbid it, or
     in Observe mode, where `would_write` carries them instead. `managed` counts entities that have
     (or would have) a quota of ours, `in_sync` those at their target once the writes are applied,
+    `unnotified` those of which brokers may not know, and are notified later,
     `contended` those left alone. `next_pass_in_seconds` is when a step is due or the budget has
     room again, None = no need before the usual poll. `overridden` says which overrides apply, and
     when one ends. `finished_deleting` is true when a deleting policy has nothing left to give back.
@@ -112,6 +115,7 @@ class Decision:
     notes: tuple[Note, ...] = ()
     managed: int = 0
     in_sync: int = 0
+    unnotified: int = 0
     contended: Mapping[Entity, Contention] = field(default_factory=dict)
     largest_leader_skew: float | None = None
     deferred_writes: int = 0

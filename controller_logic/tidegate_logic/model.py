@@ -597,7 +597,8 @@ class StoredQuota:
     `values` maps the quota keys that are present to their exact texts. `version` and
     `ledger_version` are what a later compare-and-set must still find (None = the node does not
     exist). `problem` is set when the content cannot be read safely; then `values` is empty and the
-    entity must not be written.
+    entity must not be written. `notified` False = it is not known that any broker has learned of
+    the values as they stand; where the brokers themselves say what is in force, they have.
     """
 
     entity: Entity
@@ -606,6 +607,7 @@ class StoredQuota:
     ledger: LedgerRecord | None = None
     ledger_version: int | None = None
     problem: str | None = None
+    notified: bool = True
 
     def is_of(self, policy: Policy) -> bool:
         """Whether the ledger names this policy as owner; one re-created by the same name counts."""
@@ -702,6 +704,8 @@ class WriteKind(StrEnum):
     FIRST = "First"
     GIVE_BACK = "GiveBack"
     RECORD = "Record"  # the quota is right already; only the ledger learns that it is ours
+    # quota and ledger are right already; it is not known that brokers were notified, so they are
+    NOTIFY = "Notify"
 
 
 @value(frozen=True, slots=True)
@@ -711,7 +715,8 @@ class QuotaWrite:
     `values` has only the keys to change: exact text, or None to remove the key. `seen` is what the
     decision was made on; the store writes only if both versions are still the same. `ledger` is the
     record after the write (None = delete it). `wording` is what `message` says: the text, or what
-    puts it together when it is read.
+    puts it together when it is read. `notifies` = brokers are notified though no value changes;
+    where a value changes they always are.
     """
 
     entity: Entity
@@ -723,6 +728,7 @@ class QuotaWrite:
     wording: "str | Callable[[QuotaWrite], str]"
     charged: bool
     predicted_mute_seconds: float = 0.0
+    notifies: bool = False
 
     @property
     def message(self) -> str:

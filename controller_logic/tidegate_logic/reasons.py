@@ -54,6 +54,13 @@ class Reason(StrEnum):
         "Scaling method Adaptive: measured rates ask for another number between Mean and Max.",
     )
     STEPPING = "Stepping", "The quota goes down in safe steps, so that no client is muted for long."
+    BROKERS_NOTIFIED = (
+        "BrokersNotified",
+        (
+            "The quota is right in ZooKeeper, but it was not known that brokers had been notified "
+            "of it; they are notified once."
+        ),
+    )
     REPAIRED = "Repaired", "Another writer changed the quota; it was put back."
     GIVEN_BACK = (
         "GivenBack",

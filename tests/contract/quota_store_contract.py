@@ -1243,5 +1243,112 @@ class VersionsContract(ZooKeeperTests):
         assert store.facts().claim == other.claim(Claim(POLICY, "uid-3"))
 
 
-class ZooKeeperStoreContract(BytesContract, SafetyContract, VersionsContract, EveryStoreContract):
+# --- what brokers know ----------------------------------------------------------------------------
+# ZooKeeper does not say whether brokers were notified of a quota. A store knows it of its own
+# transactions, for as long as nobody else writes the quota.
+
+
+def adopt(seen: StoredQuota, *, notifies: bool, at: float = 1.0) -> QuotaWrite:
+    ledger = record(seen.entity, seen.values, at=at)
+    return QuotaWrite(
+        *(seen.entity, {}, seen, ledger, WriteKind.RECORD, Reason.CONTRACT, ""),
+        charged=notifies,
+        notifies=notifies,
+    )
+
+
+def put_silently(others: OtherWriter, value: str = "2048") -> None:
+    """A quota as a tool writes it that knows nothing of notifications."""
+    others.put(
+        "/config/users/alice",
+        b'{"version":1,"config":{"producer_byte_rate":"%s"}}' % value.encode(),
+    )
+
+
+class NotificationContract(StoreTests):
+    """Of what brokers were notified by us."""
+
+    def is_notified(self, store: ZooKeeperQuotaStore) -> bool:
+        return store.read([ALICE])[ALICE].notified
+
+    def apply(self, store: ZooKeeperQuotaStore, write: QuotaWrite) -> None:
+        (outcome,) = store.write([write], CLUSTER)
+        assert outcome.applied
+
+    @pytest.mark.parametrize("notifies", [True, False])
+    def test_a_quota_that_is_taken_over_is_known_to_brokers_once_they_were_notified(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, notifies: bool
+    ) -> None:
+        put_silently(others)
+        data = others.get("/config/users/alice")
+        assert not self.is_notified(store)
+        self.apply(store, adopt(store.read([ALICE])[ALICE], notifies=notifies))
+        assert self.is_notified(store) is notifies
+        assert len(others.children("/config/changes")) == notifies
+        seen = store.read([ALICE])[ALICE]
+        assert seen.ledger is not None
+        self.apply(store, replace(adopt(seen, notifies=True), kind=WriteKind.NOTIFY))
+        assert self.is_notified(store)
+        assert len(others.children("/config/changes")) == 1 + notifies
+        assert json.loads(others.get("/config/changes/config_change_0000000000") or b"") == {
+            "version": 2,
+            "entity_path": "users/alice",
+        }
+        assert others.get("/config/users/alice") == data
+
+    def test_brokers_know_what_was_written_also_after_the_ledger_alone_changed(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        assert self.is_notified(store)
+        self.apply(store, adopt(store.read([ALICE])[ALICE], notifies=False, at=2.0))
+        assert self.is_notified(store)
+        assert len(others.children("/config/changes")) == 1
+        self.write(store, ALICE, {PRODUCE: "4096"}, at=3.0)
+        assert self.is_notified(store)
+
+    @pytest.mark.parametrize("how", ["same", "made anew", "ledger"])
+    def test_what_others_wrote_since_is_not_known_to_brokers(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, how: str
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        path = ledger_path(ALICE)
+        kept, before = others.get(path) or b"", store.read([ALICE])[ALICE]
+        if how == "same":
+            put_silently(others)
+        elif how == "made anew":
+            others.delete("/config/users/alice")
+            put_silently(others)
+        else:  # an earlier version wrote the record alone
+            others.put(path, kept)
+        after = store.read([ALICE])[ALICE]
+        assert (after.values, after.ledger) == (before.values, before.ledger)
+        assert not after.notified
+        self.apply(store, adopt(after, notifies=False, at=2.0))
+        assert not self.is_notified(store)
+        self.apply(store, adopt(store.read([ALICE])[ALICE], notifies=True, at=3.0))
+        assert self.is_notified(store)
+
+    def test_a_quota_that_is_left_without_a_record_is_notified_with_that(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        put_silently(others)
+        self.apply(store, adopt(store.read([ALICE])[ALICE], notifies=False))
+        seen = store.read([ALICE])[ALICE]
+        self.apply(store, replace(adopt(seen, notifies=True), ledger=None))
+        assert others.get(ledger_path(ALICE)) is None
+        assert len(others.children("/config/changes")) == 1
+
+    def test_without_a_quota_there_is_nothing_to_notify_of(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        seen = store.read([ALICE])[ALICE]
+        assert seen.notified
+        self.apply(store, adopt(seen, notifies=True))
+        assert others.children("/config/changes") == []
+
+
+class ZooKeeperStoreContract(
+    BytesContract, SafetyContract, VersionsContract, NotificationContract, EveryStoreContract
+):
     """The whole contract of a store on ZooKeeper."""

@@ -44,6 +44,7 @@ class _Node:
     data: bytes | None
     acl: Acl
     version: int = 0
+    changed_by: int = 0
     children_ever: int = 0
     children: frozenset[str] = frozenset()
 
@@ -54,6 +55,7 @@ class MemoryTree:
     def __init__(self) -> None:
         self.address = "memory"
         self._nodes = {"/": _Node(None, OPEN_ACL)}
+        self._transactions = 0
         self._wakes: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
@@ -61,7 +63,9 @@ class MemoryTree:
         """See ZnodeTree."""
         nodes = map(self._nodes.get, paths)
         return [
-            None if node is None else Znode(node.data, node.version, len(node.children))
+            None
+            if node is None
+            else Znode(node.data, node.version, len(node.children), node.changed_by)
             for node in nodes
         ]
 
@@ -80,10 +84,10 @@ class MemoryTree:
         with self._lock:
             # a copy of the references is cheap beside what the store does for each node; a rejected
             # transaction leaves no trace
-            nodes = dict(self._nodes)
+            nodes, number = dict(self._nodes), self._transactions + 1
             for operation in operations:
-                _apply(nodes, operation)
-            self._nodes = nodes
+                _apply(nodes, operation, number)
+            self._nodes, self._transactions = nodes, number
 
     def sync(self) -> None:
         """See ZnodeTree."""
@@ -101,21 +105,21 @@ class MemoryTree:
             wake()
 
 
-def _apply(nodes: dict[str, _Node], operation: Operation) -> None:
+def _apply(nodes: dict[str, _Node], operation: Operation, number: int) -> None:
     match operation:
         case Create(path, data, acl):
-            _create(nodes, operation, path=path, node=_Node(data, acl))
+            _create(nodes, operation, path=path, node=_Node(data, acl, changed_by=number))
         case CreateSequential(path, data, acl):
             parent = nodes.get(_parent_of(path))
             _create(
                 nodes,
                 operation,
                 path=f"{path}{parent.children_ever if parent else 0:010d}",
-                node=_Node(data, acl),
+                node=_Node(data, acl, changed_by=number),
             )
         case SetData(path, data, version):
             node = _at_version(nodes, operation, version)
-            nodes[path] = replace(node, data=data, version=node.version + 1)
+            nodes[path] = replace(node, data=data, version=node.version + 1, changed_by=number)
         case Delete(path, version):
             if _at_version(nodes, operation, version).children:
                 raise Rejected(operation, Failure.NOT_EMPTY)

@@ -2,7 +2,7 @@
 
 A sliding window, not a bucket that refills (control.md 3.6 g). First writes, records and recoveries
 are free; of the rest, the last fifth is kept for lowerings, so that raises can never use up what
-protects a broker.
+protects a broker. What only notifies brokers of quotas that stand as they should has half of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,11 +60,18 @@ def admit(
     """Split writes into what fits now and what waits; `charged` as `unexpired` gives it."""
     used = sum(count for _, count in charged)
     kept_for_lowerings = limit - limit * 4 // 5
+    for_notifications = limit // 2
     admitted: list[QuotaWrite] = []
     deferred: list[QuotaWrite] = []
     for write in in_sending_order(writes):
         if not write.charged:
             admitted.append(write)
+        elif write.notifies and not write.values:
+            if used < for_notifications:
+                used += 1
+                admitted.append(write)
+            elif write.kind is not WriteKind.NOTIFY:  # the record at least; brokers come later
+                admitted.append(replace(write, charged=False, notifies=False))
         elif used < (limit if write.kind is WriteKind.LOWERING else limit - kept_for_lowerings):
             used += 1
             admitted.append(write)
@@ -76,6 +83,25 @@ def admit(
     return Admission(
         tuple(admitted), tuple(deferred), max(1.0, oldest_seconds + period_seconds - now_seconds)
     )
+
+
+NOTIFICATIONS_A_MINUTE = 20  # of those that only notify brokers; each makes all brokers read
+NOTIFY_PERIOD_SECONDS = 60.0
+
+
+def due_notifications(
+    writes: Iterable[QuotaWrite], sent: Charged | None, *, now_seconds: float
+) -> tuple[tuple[QuotaWrite, ...], Charged]:
+    """Those that may go now, and what was sent in the last minute.
+
+    None = not known, since the process has just begun: none goes for a minute, so that one which
+    begins again and again disturbs nobody.
+    """
+    if sent is None:
+        return (), ((now_seconds, NOTIFICATIONS_A_MINUTE),)
+    sent = unexpired(sent, period_seconds=NOTIFY_PERIOD_SECONDS, now_seconds=now_seconds)
+    left = NOTIFICATIONS_A_MINUTE - sum(count for _, count in sent)
+    return tuple(sorted(writes, key=_BY_ENTITY)[: max(0, left)]), sent
 
 
 def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) -> Charged:

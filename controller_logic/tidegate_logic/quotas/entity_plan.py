@@ -209,7 +209,39 @@ def forget(
         f"{stored.entity}: the quota stays as it is and is no longer recorded as Tidegate's"
     )
     return QuotaWrite(
-        stored.entity, {}, stored, None, WriteKind.RECORD, because, message, charged=False
+        stored.entity,
+        {},
+        stored,
+        None,
+        WriteKind.RECORD,
+        because,
+        message,
+        charged=False,
+        notifies=not stored.notified,
+    )
+
+
+def notification(stored: StoredQuota) -> QuotaWrite | None:
+    """Notify brokers of quotas that stand as we wrote or recorded them; None = they do not."""
+    record = stored.ledger
+    if record is None or not record.entries or stored.problem is not None:
+        return None
+    if any(stored.values.get(key) != entry.written for key, entry in record.entries.items()):
+        return None
+    message = (
+        f"{stored.entity}: its quotas stay as they are; brokers are notified of them once, because "
+        "it is not known that they were"
+    )
+    return QuotaWrite(
+        stored.entity,
+        {},
+        stored,
+        record,
+        WriteKind.NOTIFY,
+        Reason.BROKERS_NOTIFIED,
+        message,
+        charged=True,
+        notifies=True,
     )
 
 
@@ -266,16 +298,20 @@ def _write(
             reason = _REPAIRED
         charged = charged or step.charged
         mute_seconds = max(mute_seconds, step.predicted_mute_seconds)
+    record = _record(stored, steps, entries, policy=policy)
+    notifies = not values and not stored.notified
     return QuotaWrite(
         stored.entity,
         values,
         stored,
-        _record(stored, steps, entries, policy=policy),
+        record,
         lead.kind or WriteKind.RECORD,
         reason or lead.because,
         ChangeWords(active),
-        charged,
+        # without a record there is no later time for it
+        charged or (notifies and record is not None),
         mute_seconds,
+        notifies,
     )
 
 

@@ -34,6 +34,7 @@ from tidegate_logic.quotas.entity_plan import (
     forget,
     forget_memory,
     is_converged,
+    notification,
     plan_entity,
 )
 from tidegate_logic.quotas.leaving import Grace, Restored, in_grace
@@ -70,10 +71,13 @@ class Plan:
 
     `managed` counts those that have, or would have, a quota of ours, and those that are given back.
     `leaving` is when the grace of those ends that wait to be (epoch seconds).
+    `notifications` are for those of ours that have no write, and of which it is not known that
+    brokers were notified.
     """
 
     entities: Mapping[Entity, EntityPlan]
     writes: Mapping[Entity, QuotaWrite] = field(default_factory=dict)
+    notifications: tuple[QuotaWrite, ...] = ()
     managed: int = 0
     notes: tuple[Note, ...] = ()
     removals: RemovalMemory = field(default_factory=RemovalMemory)
@@ -190,9 +194,16 @@ def make_plan(
     notes = (judged.note,) if judged.note is not None else ()
     notes = (*notes, *_entity_notes(planner.entities, quotas, now_seconds))
     writes = {**forgotten, **first, **planner.writes}
+    writes = {**_memories_over(planner, before, writes.keys(), rules), **writes}
+    silent = [
+        stored
+        for entity, stored in ours.items()
+        if not stored.notified and entity not in writes and entity not in before.contended
+    ]
     return Plan(
         planner.entities,
-        {**_memories_over(planner, before, writes.keys(), rules), **writes},
+        writes,
+        tuple([write for one in silent if (write := notification(one)) is not None]),
         settled + len(forgotten) + len(first) + planner.count,
         notes,
         replace(judged.memory, unwanted=grace.since),
@@ -268,7 +279,8 @@ def deletion_plan(
     the next period would be left behind.
     """
     if policy.deletion_policy is DeletionPolicy.RETAIN:
-        return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
+        kept = {entity: forget(stored) for entity, stored in ours.items()}
+        return Plan({}, kept, managed=len(ours))
     plan = make_plan(
         Desired(),
         ours,

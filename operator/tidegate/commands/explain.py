@@ -181,6 +181,12 @@ def _author_sentences(
         else ""
     )
     yield f"Set by Tidegate {_age(author, now_seconds)}: policy {author.record.policy_key}{member}."
+    if not author.notified:
+        yield (
+            "Brokers may not know it: another tool wrote it again, or an earlier version of "
+            "Tidegate recorded it, and ZooKeeper does not say whether brokers were notified. The "
+            "operator notifies them, of 20 such quotas a minute at most."
+        )
     yield f"Why: {author.entry.reason.value}. {author.entry.reason.meaning}"
     yield from _throttle_sentences(author, report)
     yield f"Before Tidegate it was {quota_words(explanation.key, author.entry.before)}."

@@ -52,12 +52,14 @@ class Subject:
 class Author:
     """The ledger's record and entry for one value, and whether the value is still ours.
 
-    `still_ours` is false where another writer changed the value after Tidegate wrote it.
+    `still_ours` is false where another writer changed the value after Tidegate wrote it, `notified`
+    where it is not known that brokers learned of it as it stands.
     """
 
     record: LedgerRecord
     entry: LedgerEntry
     still_ours: bool
+    notified: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,8 @@ def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKe
     entry = record.entries.get(key) if record else None
     if stored is None or record is None or entry is None or is_restored(entry):
         return None
-    return Author(record, entry, same_quota(stored.values.get(key), entry.written))
+    still_ours = same_quota(stored.values.get(key), entry.written)
+    return Author(record, entry, still_ours, stored.notified)
 
 
 def unreadable(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> tuple[StoredQuota, ...]:

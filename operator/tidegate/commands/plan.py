@@ -175,6 +175,7 @@ _KIND_WORDS = {
     WriteKind.FIRST: "set by Tidegate for the first time",
     WriteKind.GIVE_BACK: "given back",
     WriteKind.RECORD: "only recorded as ours",
+    WriteKind.NOTIFY: "brokers notified again",
 }
 _UNREMARKABLE = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 

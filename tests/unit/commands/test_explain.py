@@ -491,6 +491,15 @@ def test_an_unreadable_ledger_record_is_not_to_be_repaired_with_kafka_configs(
     golden(warning)
 
 
+def test_a_quota_that_somebody_wrote_again_may_not_be_known_to_brokers(managed: Any) -> None:
+    said = "Brokers may not know it"
+    assert said not in explained(managed, "--zookeeper", "zk-1:2181")
+    path = "/config/users/alice"
+    (node,) = managed.store.tree.read([path])
+    managed.store.tree.commit([SetData(path, node.data, node.version)])
+    assert said in explained(managed, "--zookeeper", "zk-1:2181")
+
+
 @pytest.mark.parametrize(
     ("reassignments", "said"),
     [

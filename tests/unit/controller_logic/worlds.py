@@ -99,7 +99,12 @@ def apply_in_memory(
             else None
         )
         after[write.entity] = StoredQuota(
-            write.entity, kept, version if kept else None, write.ledger, ledger_version
+            write.entity,
+            kept,
+            version if kept else None,
+            write.ledger,
+            ledger_version,
+            notified=before.notified or bool(write.values) or write.notifies,
         )
     return after
 

@@ -620,7 +620,8 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
             "QuotasInSync",
             Truth.TRUE,
             Reason.IN_SYNC,
-            f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided",
+            f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided"
+            f"{_unnotified_words(decision.unnotified)}",
         )
     reason, causes = _why_not(result)
     text = f": {listed(causes)}" if causes else ""
@@ -631,6 +632,15 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
         shortened(
             f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided{text}"
         ),
+    )
+
+
+def _unnotified_words(count: int) -> str:
+    if not count:
+        return ""
+    return (
+        f"; brokers are still to be notified of {counted(count, 'quota')} that another tool wrote, "
+        "or an earlier version recorded"
     )
 
 

@@ -173,7 +173,21 @@ class EntityNodes:
             ledger=self.record,
             ledger_version=self.ledger.version if self.ledger else None,
             problem=self.problem,
+            notified=self._is_notified,
         )
+
+    @property
+    def _is_notified(self) -> bool:
+        """Whether brokers were notified of the quota as it stands, by us.
+
+        ZooKeeper does not say who knows of a node, and a broker that is asked for a quota looks
+        there too. But whatever of ours writes an entity's two nodes in one transaction notifies
+        brokers in it as well. So both have that transaction's id as long as nobody else writes the
+        quota.
+        """
+        if self.quota is None or not self.content.quotas:
+            return True
+        return self.ledger is not None and self.ledger.changed_by == self.quota.changed_by
 
     def is_still(self, seen: StoredQuota) -> bool:
         """Whether nothing has changed since `seen`, so that a write decided on it may go ahead.
@@ -227,8 +241,15 @@ def _unread(entity: Entity) -> EntityNodes:
         return EntityNodes(entity, problem=error.message)
 
 
+def _is_same(node: Znode | None, before: Znode | None) -> bool:
+    """Whether it was not even written again since, with what it had or as another node."""
+    if node is None or before is None:
+        return node is before
+    return node == before and node.changed_by == before.changed_by
+
+
 def _entity_nodes(before: EntityNodes, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
-    if quota == before.quota and ledger == before.ledger:
+    if _is_same(quota, before.quota) and _is_same(ledger, before.ledger):
         return before
     problems = []
     content, record = EMPTY, None

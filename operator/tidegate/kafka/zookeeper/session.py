@@ -388,7 +388,7 @@ class ZooKeeperSession:
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
         """See ZnodeTree."""
         return [
-            answer and Znode(answer[0], answer[1].version, answer[1].numChildren)
+            answer and Znode(answer[0], answer[1].version, answer[1].numChildren, answer[1].mzxid)
             for answer in self._bulk(paths, wants_children=False)
         ]
 

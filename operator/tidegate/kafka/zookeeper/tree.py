@@ -5,7 +5,7 @@ implement it. All paths are below the chroot.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -18,12 +18,14 @@ MOST_REQUEST_BYTES = 700_000  # ZooKeeper closes the connection at 1,048,575
 class Znode:
     """One node as it was read.
 
-    `data` None is ZooKeeper's null, which is not the same as zero bytes.
+    `data` None is ZooKeeper's null, which is not the same as zero bytes. `changed_by` is the id of
+    the transaction that wrote the data last (mzxid); what one transaction wrote has the same.
     """
 
     data: bytes | None
     version: int
     child_count: int
+    changed_by: int = field(default=0, compare=False)  # not known of what is only planned
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,9 +96,11 @@ def _ancestors(path: str) -> list[str]:
 # One ZooKeeper transaction for a batch of quota writes.
 #
 # The quota node, the ledger node and the notification of an entity change together. Planning reads
-# only parents and their access lists. A quota node is deleted only when it is left empty and no
-# other node of the batch needs it as a parent. Parents that become empty stay, as brokers before
-# 3.5 leave them.
+# only parents and their access lists. Nodes of an entity that stay as they are get the same data
+# again where the other one changes, if brokers know of the quota, or are notified of it now: that
+# both were written by one transaction is what says so later. A quota node is deleted only when it
+# is left empty and no other node of the batch needs it as a parent. Parents that become empty stay,
+# as brokers before 3.5 leave them.
 
 
 CHANGES_PATH = "/config/changes"
@@ -152,6 +154,14 @@ def node_change(path: str, before: Znode | None, data: bytes | None) -> NodeChan
     return NodeChange(path, before, Znode(data, version, before.child_count))
 
 
+def written_again(change: NodeChange) -> NodeChange:
+    """The same change; a node that would stay as it is gets its data once more."""
+    before = change.before
+    if before is None or before.data is None or change.after != before:
+        return change
+    return NodeChange(change.path, before, Znode(before.data, before.version + 1, 0))
+
+
 @dataclass(frozen=True, slots=True)
 class EntityChange:
     """The two nodes of one write, and whether brokers need a notification."""
@@ -191,12 +201,12 @@ def _entity_change(write: QuotaWrite, now: EntityNodes, created_below: set[str])
         quota = node_change(path, now.quota, content.to_bytes() if needed else None)
     earlier = now.ledger.data if now.ledger else None
     record = None if write.ledger is None else record_to_bytes(write.ledger, earlier)
-    return EntityChange(
-        write.entity,
-        quota,
-        node_change(ledger_path, now.ledger, record),
-        notify=changes,
-    )
+    ledger = node_change(ledger_path, now.ledger, record)
+    notify = changes or (write.notifies and bool(now.content.quotas))
+    is_known = now.ledger is not None and now.stored.notified
+    if record is not None and (notify or (is_known and ledger.after != ledger.before)):
+        quota, ledger = written_again(quota), written_again(ledger)
+    return EntityChange(write.entity, quota, ledger, notify)
 
 
 def _is_parent(path: str, node: Znode | None, created_below: set[str]) -> bool:
