@@ -200,8 +200,8 @@ class LedgerWatch:
         knows = f"status.ledger remembers at least {counted(remembered.records, 'record')}"
         if remembered.topic and not facts.ledger.topic:
             return (
-                f"The ledger of this policy is in the topic {remembered.topic}, and was looked for in "
-                "ZooKeeper. What ZooKeeper has is out of date"
+                f"The ledger of this policy is in the topic {remembered.topic}, and was looked for "
+                "in ZooKeeper. What ZooKeeper has is out of date"
             )
         if claim is None and not found and facts.ledger.released_epoch >= remembered.epoch:
             return ""  # all was restored, by `tidegate restore`, this policy or who took its claim
