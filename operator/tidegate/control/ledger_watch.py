@@ -200,8 +200,8 @@ class LedgerWatch:
         knows = f"status.ledger remembers at least {counted(remembered.records, 'record')}"
         if remembered.topic and not facts.ledger.topic:
             return (
-                f"The ledger went from ZooKeeper to the topic {remembered.topic} and is not found "
-                "there. What ZooKeeper has is out of date"
+                f"The ledger of this policy is in the topic {remembered.topic}, and was looked for "
+                "in ZooKeeper. What ZooKeeper has is out of date"
             )
         if claim is None and not found and facts.ledger.released_epoch >= remembered.epoch:
             return ""  # all was restored, by `tidegate restore`, this policy or who took its claim
@@ -259,7 +259,7 @@ class LedgerWatch:
                 f"{accept} begins a ledger here, and the quotas that are here count as from before "
                 "Tidegate"
             )
-        if facts.ledger.topic and remembered.topic != facts.ledger.topic:
+        if remembered.topic != facts.ledger.topic:
             return f"{stays} {_moved_advice(remembered, facts)}"
         if self._records is not None:
             return (
@@ -465,6 +465,11 @@ def _moved_advice(remembered: Remembered, facts: ClusterFacts) -> str:
         return (
             "The ledger is in ZooKeeper, and spec.kafka names none any more: give "
             "spec.kafka.zookeeper again, or take the ledger along with `tidegate ledger import`"
+        )
+    if not facts.ledger.topic:
+        return (
+            "If spec.kafka was changed, change it back. If that topic is gone, remove "
+            "spec.kafka.zookeeper, and the status says what to do"
         )
     return (
         f"The ledger is in the topic {remembered.topic}, and the policy names "

@@ -123,6 +123,16 @@ def _only_client_ids(world: Any) -> None:
     world.readings = lambda: Readings(world.now, 15.0, {}, clients)
 
 
+def _remembers_a_ledger(world: Any) -> None:
+    (made,) = world.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items
+    ledger = {"clusterId": "memory-cluster", "epoch": 3, "records": 2}
+    world.kubernetes.patch_status(
+        ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made),
+        {"ledger": ledger},
+        resource_version=made["metadata"]["resourceVersion"],
+    )
+
+
 CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
     "no kinds": (
         lambda world: setattr(world, "served", frozenset({"businesstiers"})),
@@ -140,6 +150,7 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
         lambda world: setattr(world, "server_ahead_seconds", 31.0),
         {("warning", "clocks", "ClocksDiffer")},
     ),
+    "a lost ledger": (_remembers_a_ledger, {("problem", "zookeeper", "LedgerLost")}),
     "a plugin": (
         lambda world: setattr(
             world,
