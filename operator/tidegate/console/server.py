@@ -253,7 +253,7 @@ class Console:
         if known is not None and known[0] is line:
             return known[1]
         row = (
-            *(str(line["t"]), str(line.get("policy")), str(line.get("kind"))),
+            *(str(line["t"]), str(line.get("policy", "every policy")), str(line.get("kind"))),
             *(self.audit_words(line), str(line.get("pass") or "")),
         )
         self._rows[id(line)] = line, row
@@ -660,7 +660,7 @@ class _Page:
         self._kept_up(body, lambda: (text.value, Same(self._console.trail())))
 
     def _history(self, trail: Trail, now: PolicyNow, wanted: str) -> Page:
-        mine = [line for line in trail.lines if line.get("policy") == now.key]
+        mine = [line for line in trail.lines if line.get("policy", now.key) == now.key]
         lines, left_out = self._readable(mine, now)
         rows: list[AuditRow] = []
         for line in lines:
