@@ -20,6 +20,7 @@ from tidegate.control.audit.lines import (
     seconds_of,
     trail_files,
 )
+from tidegate.control.audit.sink import LOST
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM
@@ -159,6 +160,13 @@ def _override(line: AuditLine) -> str:
     )
 
 
+def _lost(line: AuditLine) -> str:
+    return (
+        f"{line.get('lines', _UNKNOWN)} lines are missing before this one: they could not be "
+        "written, and may have been of any policy"
+    )
+
+
 def _key(line: AuditLine) -> QuotaKey | None:
     return QuotaKey(line["key"]) if line.get("key") in set(QuotaKey) else None
 
@@ -189,6 +197,7 @@ _WORDS: Mapping[str, Callable[[AuditLine], str]] = {
     "effect": _effect,
     "hold": _hold,
     "override": _override,
+    LOST: _lost,
 }
 KINDS = tuple(_WORDS)
 
@@ -486,7 +495,7 @@ def _nothing(trail: AuditLines) -> str:
 
 def _sheet(lines: Sequence[AuditLine]) -> Sheet:
     """Lines for people; the policy is a column only where there are several."""
-    several = len({line.get("policy") for line in lines}) > 1
+    several = len({line["policy"] for line in lines if "policy" in line}) > 1
     columns = (
         Column("Time"),
         *((Column("Policy"),) if several else ()),
@@ -500,7 +509,7 @@ def _row(line: AuditLine, *, several: bool) -> Sequence[str]:
     when = str(line["t"])[:19].replace("T", " ")
     return (
         when,
-        *((str(line.get("policy")),) if several else ()),
+        *((str(line.get("policy", "every policy")),) if several else ()),
         str(line.get("kind")),
         line_words(line),
     )

@@ -108,6 +108,15 @@ def console(
             "machine's loopback always may.",
         ),
     ] = None,
+    forwarded_allow_ips: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--forwarded-allow-ips",
+            metavar="ADDRESS|NETWORK",
+            help="A proxy in front that ends TLS, whose X-Forwarded-Proto is believed; may be "
+            "repeated. The cookie is Secure then. Without it: 127.0.0.1.",
+        ),
+    ] = None,
     lease_namespace: options.LeaseNamespace = None,
     allowed_host: options.AllowedHosts = None,
     unlabelled_secret: options.UnlabelledSecrets = None,
@@ -161,7 +170,7 @@ def console(
         trails=tuple(audit_file or ()),
         login=login,
         lease_namespace=lease_namespace or _namespace_of_the_pod(),
-        listen=(host, port, tuple(browser_host or ())),
+        listen=(host, port, tuple(browser_host or ()), tuple(forwarded_allow_ips or _LOOPBACK[:1])),
     )
 
 
@@ -175,7 +184,7 @@ def _serve(
     trails: Sequence[Path],
     login: bool,
     lease_namespace: str,
-    listen: tuple[str, int, tuple[str, ...]],
+    listen: tuple[str, int, tuple[str, ...], tuple[str, ...]],
 ) -> None:
     try:
         from tidegate.console.access import Access
@@ -223,12 +232,11 @@ def _serve(
         read_lease=read_lease if lease_namespace else None,
         trails=trails,
     )
-    host, port, browser_hosts = listen
-    settings = ConsoleSettings(host, port, browser_hosts)
+    settings = ConsoleSettings(*listen)
     access_of = Access(connect(named.kubeconfig, named.context)) if login else None
     source.start()
     with closing(source):
-        Page(around.err).say(f"The console is at http://{host}:{port}/ until Ctrl-C.")
+        Page(around.err).say(f"The console is at http://{settings.host}:{settings.port}/ until Ctrl-C.")
         serve(Console(source, access_of, line_words, settings))
 
 

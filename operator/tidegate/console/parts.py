@@ -47,6 +47,19 @@ class Part:
         return self.shell.replace(_ROWS, "".join(map(str, self.rows)), 1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Same:
+    """Something that a piece is made of, compared by identity: comparing all of it costs more."""
+
+    thing: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.thing is self.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
 class Kept:
     """Pieces of one page with what they are made of. What the page has no more is forgotten."""
 

@@ -7,12 +7,12 @@ towards Kubernetes, Prometheus and Kafka the console only reads.
 
 import asyncio
 import gc
-import secrets as random_names
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,12 +21,13 @@ from urllib.parse import quote
 import structlog
 from markupsafe import Markup
 
-from tidegate.console.access import Access, Refused
+from tidegate.console.access import Refused
+from tidegate.console.gate import COOKIE, Gate, Sessions, login_page, status_of
 from tidegate.console.history import History
 from tidegate.console.markup import clock, joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
-from tidegate.console.parts import Kept, Page, Part, changes_between, page_html
+from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
 from tidegate.console.snapshot import (
     Objects,
     PolicyNow,
@@ -36,8 +37,11 @@ from tidegate.console.snapshot import (
     policy_now,
     quotas_in_force,
 )
-from tidegate.console.source import Source
-from tidegate.console.what_if_page import history_page, what_if_page
+from tidegate.console.source import Source, Trail
+from tidegate.console.trail_view import Sight, readable
+from tidegate.console.viewers import LONGEST_MINUTES, Place, Reviews, Rights, Viewers
+from tidegate.console.what_if_form import WhatIfForm
+from tidegate.console.what_if_page import AuditRow, history_page, what_if_page
 from tidegate.console.whatif import (
     Edits,
     Result,
@@ -49,43 +53,25 @@ from tidegate.console.whatif import (
 from tidegate.control.audit.lines import AuditLine
 from tidegate.control.declared import SpecReader
 from tidegate.errors import TidegateError
-from tidegate.resources.rates import parse_byte_rate
-from tidegate_logic.model import Contract, Direction, Level, RateForm
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    EVENTS,
+    QUOTA_OVERRIDES,
+)
+from tidegate_logic.contracts.desired import MemberState
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
 log = structlog.get_logger(__name__)
 
-COOKIE: Final = "tidegate-console"
 _UPDATE_SECONDS: Final = 0.05
 _AGES_SECONDS: Final = 2.0
 _NOTE_SECONDS: Final = 5.0
 _COLLECTOR_THRESHOLDS: Final = (50_000, 20, 20)
 _SHOWN_LINES: Final = 200
 _LAST_ANSWERS_SECONDS: Final = 5
-_CONTENT_POLICY: Final = "; ".join(
-    (
-        "default-src 'self'",
-        # NiceGUI's page starts with scripts of its own in it, and Vue compiles templates
-        "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data:",
-        "font-src 'self' data:",
-        "connect-src 'self'",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-    )
-)
-_HEADERS: Final = {
-    "Content-Security-Policy": _CONTENT_POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-}
 _PAGES: Final = (
     ("/", "Now"),
     ("/member", "Member"),
@@ -93,18 +79,23 @@ _PAGES: Final = (
     ("/history", "History"),
 )
 _CSS: Final = Path(__file__).with_name("console.css")
-# the form, and NiceGUI's channel where a proxy has no websockets
-_POSTED_PATHS: Final = ("/login", "/_nicegui_ws/")
-_OPEN_PATHS: Final = ("/_nicegui", "/login", "/healthz")
+_REVIEWS_AT_ONCE: Final = 16  # twice as many as strangers may have
+_LONGEST_MESSAGE_BYTES: Final = 64 * 1024  # from a browser: clicks and what is typed
+_NOT_REPORTED: Final = frozenset({MemberState.OVERLAPPING, MemberState.NOT_ALLOWED})
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """Where it listens, and by which names browsers may call it (protects from DNS rebinding)."""
+    """Where it listens, and by which names browsers may call it (protects from DNS rebinding).
+
+    `proxies` are addresses and networks of proxies that end TLS: what they say of a request's
+    scheme and origin is believed.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8090
     browser_hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ("127.0.0.1",)
 
     @property
     def hosts(self) -> list[str]:
@@ -116,7 +107,7 @@ class Console:
     """What all viewers share: the source, the last hours, and the rounds that note them."""
 
     source: Source
-    access: Access | None = None
+    access: Reviews | None = None
     audit_words: Callable[[AuditLine], str] = str
     settings: ConsoleSettings = field(default_factory=ConsoleSettings)
     history: History = field(default_factory=History)
@@ -125,6 +116,17 @@ class Console:
     _readers: dict[str, SpecReader] = field(default_factory=dict)
     _known: dict[str, PolicyNow] = field(default_factory=dict)
     _pages: list["_Page"] = field(default_factory=list)
+    sessions: Sessions = field(default_factory=Sessions)
+    reviewing: Executor = field(
+        default_factory=lambda: ThreadPoolExecutor(_REVIEWS_AT_ONCE, "reviews")
+    )
+    # of their own, so that neither waits for reviews or for looks at Kafka
+    noting: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "history"))
+    reading: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "trails"))
+    _viewers: Viewers | None = None
+    _trail: tuple[Source, float, Trail] | None = None
+    _reads_trail: bool = False
+    _rows: dict[int, tuple[AuditLine, AuditRow]] = field(default_factory=dict)
 
     def policies(self, objects: Objects) -> tuple[str, ...]:
         return policy_keys(objects)
@@ -175,80 +177,116 @@ class Console:
         self._pages.append(page)
         page.client.on_delete(lambda: self._pages.remove(page))
 
-    def seen_by(self, token: str | None) -> Objects:
-        """The objects of the namespaces that this viewer may read. Raises Refused."""
-        objects = self.source.objects()
+    def viewers(self) -> Viewers | None:
+        """What is known of those who look; None without logins."""
         if self.access is None:
-            return objects
-        viewer, access = self.access.viewer(token), self.access
-        return objects.only(lambda kind, namespace: access.may_list(viewer, kind, namespace))
+            return None
+        if self._viewers is None or self._viewers.reviews is not self.access:
+            self._viewers = Viewers(self.access, self._places)
+        return self._viewers
+
+    def _places(self) -> frozenset[Place]:
+        """Every kind in every namespace that has an object of it, and tiers wherever they are."""
+        objects = self.source.objects()
+        of_kind = {
+            BROKER_BANDWIDTH_POLICIES: objects.policies,
+            BUSINESS_TIERS: objects.tiers,
+            QUOTA_OVERRIDES: objects.overrides,
+            EVENTS: objects.events,
+        }
+        return frozenset(
+            (kind, str(one["metadata"]["namespace"]))
+            for kind, found in of_kind.items()
+            for one in found
+        ) | {(BUSINESS_TIERS, "")}
+
+    def seen_by(self, token: str | None) -> Objects:
+        """The objects that this viewer may list. May wait for the API server; raises Refused."""
+        viewers = self.viewers()
+        if viewers is None:
+            return self.source.objects()
+        return self.source.objects().only(viewers.rights(token).may_list)
+
+    def let_in(self) -> Callable[[str | None], Awaitable[object]] | None:
+        """Asks for a viewer's rights in a thread; None without logins."""
+        viewers = self.viewers()
+        if viewers is None:
+            return None
+
+        async def ask(token: str | None) -> object:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.reviewing, viewers.rights, token)
+
+        return ask
+
+    # The trail, which is read once for all pages
+
+    def read_trail(self) -> Trail:
+        """The newest lines as they are now."""
+        source = self.source
+        trail = source.trail()
+        if self._trail is None or self._trail[2] is not trail:
+            self._rows = {}
+        self._trail = source, source.now_seconds(), trail
+        return trail
+
+    def trail(self) -> Trail:
+        """The newest lines as they were read last; they are read again in a thread."""
+        known = self._trail
+        is_old = known is None or abs(self.source.now_seconds() - known[1]) >= _NOTE_SECONDS
+        if is_old and not self._reads_trail:
+            self._reads_trail = True
+            self.reading.submit(self._read_trail)
+        if known is None or known[0] is not self.source:
+            return Trail(problem="not read yet")
+        return known[2]
+
+    def _read_trail(self) -> None:
+        try:
+            self.read_trail()
+        finally:
+            self._reads_trail = False
+
+    def row_of(self, line: AuditLine) -> AuditRow:
+        """The line as History shows it; made once for all pages where the line is the trail's."""
+        known = self._rows.get(id(line))
+        if known is not None and known[0] is line:
+            return known[1]
+        row = (
+            *(str(line["t"]), str(line.get("policy", "every policy")), str(line.get("kind"))),
+            *(self.audit_words(line), str(line.get("pass") or "")),
+        )
+        self._rows[id(line)] = line, row
+        return row
 
 
 def make_app(console: Console) -> "FastAPI":
     """The whole application. NiceGUI keeps one for each process."""
-    from fastapi import FastAPI, Form, Request
-    from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
-    from nicegui import ui
+    from fastapi import FastAPI, Request
+    from nicegui import Client, ui
+    from nicegui import app as nicegui_app
+    from starlette.exceptions import HTTPException
     from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.responses import Response
+    from starlette.responses import PlainTextResponse
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    sessions: dict[str, str] = {}
-
-    @app.middleware("http")
-    async def guard(request: Request, call_next: Callable[..., Any]) -> Response:
-        path = request.url.path
-        if request.method not in ("GET", "HEAD") and not path.startswith(_POSTED_PATHS):
-            return PlainTextResponse("only GET", status_code=405, headers=_HEADERS)
-        request.state.token = _token(request, sessions)
-        if console.access is not None and not path.startswith(_OPEN_PATHS):
-            try:
-                await asyncio.to_thread(console.access.viewer, request.state.token)
-            except Refused as refused:
-                if request.state.token is not None:
-                    return HTMLResponse(_login_page(str(refused)), 401, headers=_HEADERS)
-                return RedirectResponse("/login", 303, headers=_HEADERS)
-            except TidegateError as error:
-                return HTMLResponse(_login_page(error.message), 503, headers=_HEADERS)
-        response: Response = await call_next(request)
-        for header, value in _HEADERS.items():
-            response.headers[header] = value
-        return response
-
+    app.add_middleware(
+        Gate,
+        pages=[path for path, _ in _PAGES],
+        hosts=console.settings.hosts,
+        sessions=console.sessions,
+        let_in=console.let_in,
+        is_page=lambda client_id: client_id in Client.instances,
+    )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=console.settings.hosts)
+    _add_logins(app, console)
 
-    @app.get("/healthz")
-    def healthz() -> PlainTextResponse:
-        return PlainTextResponse("ok")
+    async def no_such_page(_: Request, error: Exception) -> PlainTextResponse:
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        return PlainTextResponse("there is no such page", status_code=status)
 
-    @app.get("/login")
-    def login() -> HTMLResponse:
-        return HTMLResponse(_login_page(""))
-
-    @app.post("/login")
-    def log_in(request: Request, token: str = Form("")) -> Response:
-        if console.access is None:
-            return RedirectResponse("/", 303)
-        try:
-            console.access.viewer(token.strip() or None)
-        except Refused as refused:
-            return HTMLResponse(_login_page(str(refused)), 401)
-        except TidegateError as error:
-            return HTMLResponse(_login_page(error.message), 503)
-        session = random_names.token_urlsafe(32)
-        sessions[session] = token.strip()
-        while len(sessions) > 1000:
-            del sessions[next(iter(sessions))]
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(
-            COOKIE,
-            session,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-            max_age=8 * 3600,
-        )
-        return answer
+    # NiceGUI's own makes a page in memory for whatever is not there
+    nicegui_app.add_exception_handler(404, no_such_page)
 
     @ui.page("/", title="Tidegate: now")
     def now(request: Request, policy: str = "") -> None:
@@ -263,7 +301,8 @@ def make_app(console: Console) -> "FastAPI":
         _Page(console, request, "/what-if", policy).what_if()
 
     @ui.page("/history", title="Tidegate: history")
-    def history(request: Request, policy: str = "") -> None:
+    async def history(request: Request, policy: str = "") -> None:
+        await asyncio.get_running_loop().run_in_executor(console.reading, console.read_trail)
         _Page(console, request, "/history", policy).history()
 
     loops: list[asyncio.Task[None]] = []
@@ -276,11 +315,9 @@ def make_app(console: Console) -> "FastAPI":
             if changes != noted or seconds - noted_at >= _NOTE_SECONDS:
                 noted, noted_at = changes, seconds
                 with suppress(Exception):  # shown on the page; the next round may do
-                    await asyncio.to_thread(console.note)
+                    await asyncio.get_running_loop().run_in_executor(console.noting, console.note)
             console.keep_up()
             await asyncio.sleep(_UPDATE_SECONDS)
-
-    from nicegui import app as nicegui_app
 
     nicegui_app.on_startup(lambda: loops.append(asyncio.create_task(keep_up_again_and_again())))
     ui.run_with(
@@ -311,6 +348,9 @@ def serve(console: Console) -> None:
         app,
         host=console.settings.host,
         port=console.settings.port,
+        proxy_headers=True,
+        forwarded_allow_ips=list(console.settings.proxies),
+        ws_max_size=_LONGEST_MESSAGE_BYTES,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -319,29 +359,52 @@ def serve(console: Console) -> None:
     )
 
 
-def _token(request: "Request", sessions: dict[str, str]) -> str | None:
-    """The viewer's token: what a proxy in front or a program sends, or what was typed in here."""
-    header = request.headers.get("authorization", "")
-    if header.lower().startswith("bearer "):
-        return header[7:].strip() or None
-    return sessions.get(request.cookies.get(COOKIE, ""))
+def _add_logins(app: "FastAPI", console: Console) -> None:
+    """The probe's path, the login form, and the way out."""
+    from fastapi import Request
+    from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+    from starlette.responses import Response
 
+    @app.get("/healthz")
+    async def healthz() -> PlainTextResponse:
+        return PlainTextResponse("ok")
 
-def _login_page(problem: str) -> str:
-    said = Markup('<p role="alert">{}</p>').format(problem) if problem else Markup("")
-    return str(
-        Markup(
-            '<!doctype html><html lang="en"><head><title>Tidegate: log in</title><meta '
-            'name="viewport" content="width=device-width"></head><body><main class="login" '
-            'style="max-width:560px;margin:40px auto;font-family:sans-serif"><h1>Tidegate</h1>'
-            '{}<form method="post" action="/login"><label for="token">A token of yours for this '
-            "Kubernetes cluster (<code>kubectl create token ACCOUNT</code>, or that of your login)"
-            '</label><br><input id="token" name="token" type="password" autocomplete="off" '
-            'style="width:100%" required><p><button type="submit">Log in</button></p></form>'
-            "<p>You see the policies, tiers and overrides of the namespaces in which you may read "
-            "them. The token stays in this process's memory.</p></main></body></html>"
-        ).format(said)
-    )
+    @app.get("/login")
+    async def login() -> HTMLResponse:
+        return HTMLResponse(login_page(""))
+
+    @app.post("/login")
+    async def log_in(request: Request) -> Response:
+        let_in = console.let_in()
+        if let_in is None:
+            return RedirectResponse("/", 303)
+        async with request.form(max_files=0, max_fields=10) as form:
+            token = str(form.get("token", "")).strip()
+        try:
+            await let_in(token or None)
+        except Refused as refused:
+            return HTMLResponse(login_page(str(refused)), status_of(refused))
+        except TidegateError as error:
+            return HTMLResponse(login_page(error.message), 503)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(
+            COOKIE,
+            console.sessions.begin(token),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+            max_age=8 * 3600,
+        )
+        return answer
+
+    @app.post("/logout")
+    async def log_out(request: Request) -> Response:
+        """Its pages see it with their next change; a proxy's login is the proxy's to end."""
+        if request.state.session is not None:
+            console.sessions.end(request.state.session)
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer
 
 
 @cache
@@ -364,6 +427,8 @@ class _Page:
     def __init__(self, console: Console, request: "Request", path: str, policy: str) -> None:
         self._console, self._path, self._policy = console, path, policy
         self._token: str | None = request.state.token
+        self._session: str | None = request.state.session
+        self._rights: Rights | None = None
         self._seen: PolicyNow | None = None
         self._shown: Page = ()
         self._shown_at: object = None
@@ -400,6 +465,12 @@ class _Page:
                     {"auto": None, "light": False, "dark": True}[event.value]
                 ),
             ).props("dense outlined").style("min-width: 130px")
+            if self._session is not None:
+                ui.html(
+                    '<form method="post" action="/logout"><button type="submit" '
+                    'class="tidegate-button">Log out</button></form>',
+                    sanitize=False,
+                )
 
     def _links(self) -> str:
         query = f"?policy={quote(self._policy, safe='')}" if self._policy else ""
@@ -422,13 +493,36 @@ class _Page:
         ui.navigate.to(f"{self._path}?policy={quote(event.value, safe='')}")
 
     def _objects(self) -> Objects:
+        """What this viewer may list, by the rights that are known by now. Never waits."""
+        console, viewers = self._console, self._console.viewers()
+        if viewers is None:
+            return console.source.objects()
         try:
-            return self._console.seen_by(self._token)
+            if self._session is not None and self._session not in console.sessions:
+                raise Refused("You have logged out.")
+            self._rights = viewers.known(self._token, console.reviewing)
         except Refused as refused:  # the token ended while the page was open
             self._logged_out = str(refused)
             return Objects()
-        except TidegateError as error:
-            return Objects(problem=error.message)
+        if self._rights is None:
+            return Objects(problem="what you may see is not known: Kubernetes does not answer")
+        return console.source.objects().only(self._rights.may_list)
+
+    def _old_rights(self) -> tuple[Part, ...]:
+        viewers, rights = self._console.viewers(), self._rights
+        if viewers is None or rights is None or not rights.problem:
+            return ()
+        minutes = max(1, int(viewers.age_seconds(rights) / 60))
+        return (
+            Part(
+                "rights",
+                Markup(
+                    '<p class="unknown hatched" role="status">Kubernetes does not answer, so your '
+                    "rights could not be checked again. This page uses those of {} min ago, for up "
+                    "to {} min.</p>"
+                ).format(minutes, LONGEST_MINUTES),
+            ),
+        )
 
     def _now(self) -> tuple[Objects, PolicyNow | None]:
         objects = self._objects()
@@ -483,7 +577,7 @@ class _Page:
         if now is None:
             seconds = self._console.source.now_seconds()
             return no_policy(objects.problem, objects.heard_at_seconds, seconds)
-        return body(now)
+        return (*self._old_rights(), *body(now))
 
     # The pages
 
@@ -554,29 +648,46 @@ class _Page:
             text = ui.input("Filter: part of a line, such as etl or WRITE").props(
                 "outlined dense clearable"
             )
-        asked: dict[str, Any] = {"trail": None, "at": 0.0}
+        kept = Kept()
 
         def body(now: PolicyNow) -> Page:
-            seconds = self._console.source.now_seconds()
-            if asked["trail"] is None or seconds - asked["at"] >= _NOTE_SECONDS:
-                asked["trail"], asked["at"] = self._console.source.trail(), seconds
-            trail = asked["trail"]
-            mine = [line for line in trail.lines if line.get("policy") == now.key]
-            wanted = (text.value or "").casefold()
-            rows = []
-            for line in mine:
-                words = self._console.audit_words(line)
-                row = (
-                    *(str(line["t"]), str(line.get("policy")), str(line.get("kind"))),
-                    *(words, str(line.get("pass") or "")),
-                )
-                if wanted in " ".join(row).casefold():
-                    rows.append(row)
-                if len(rows) >= _SHOWN_LINES:
-                    break
-            return history_page(trail, rows, of=len(mine))
+            trail, wanted = self._console.trail(), (text.value or "").casefold()
+            allowed = None if self._rights is None else self._rights.allowed
+            of = (Same(trail), wanted, now.key, tuple(map(Same, now.raw_tiers)), allowed)
+            kept.begin()
+            return kept.piece("history", of, lambda: self._history(trail, now, wanted))
 
-        self._kept_up(body, lambda: text.value)
+        self._kept_up(body, lambda: (text.value, Same(self._console.trail())))
+
+    def _history(self, trail: Trail, now: PolicyNow, wanted: str) -> Page:
+        mine = [line for line in trail.lines if line.get("policy", now.key) == now.key]
+        lines, left_out = self._readable(mine, now)
+        rows: list[AuditRow] = []
+        for line in lines:
+            row = self._console.row_of(line)
+            if wanted in " ".join(row).casefold():
+                rows.append(row)
+            if len(rows) >= _SHOWN_LINES:
+                break
+        return history_page(trail, rows, of=len(lines), left_out=left_out)
+
+    def _readable(
+        self, lines: Sequence[AuditLine], now: PolicyNow
+    ) -> tuple[Sequence[AuditLine], int]:
+        rights = self._rights
+        if self._console.access is None:
+            return lines, 0
+        if rights is None:
+            return (), len(lines)
+        if rights.may_list(BUSINESS_TIERS, ""):
+            return lines, 0
+        own = (one for one in now.members if one.state not in _NOT_REPORTED)
+        sight = Sight(
+            frozenset(str(one.entity) for one in own),
+            lambda namespace: rights.may_list(BUSINESS_TIERS, namespace),
+            lambda namespace: rights.may_list(QUOTA_OVERRIDES, namespace),
+        )
+        return readable(lines, sight)
 
     def what_if(self) -> None:
         from nicegui import ui
@@ -587,7 +698,7 @@ class _Page:
             text = Markup("<p>The policy has no tiers, or cannot be read.</p>")
             self._kept_up(lambda _: (Part("none", text),))
             return
-        form = _WhatIfForm(now)
+        form = WhatIfForm(now)
         ui.html(
             "<h2>What if</h2><p>Ten minutes of the operator's own decisions on the load as it is "
             "now. Nothing is written.</p>",
@@ -604,8 +715,7 @@ class _Page:
             _, current = self._now()
             try:
                 edits = form.edits()
-                situation = self._situation(current, with_kafka=True)
-                result, before = await asyncio.to_thread(_both, situation, edits)
+                result, before = await asyncio.to_thread(self._played, current, edits)
             except (ValueError, TidegateError) as error:
                 shown.set_content(
                     str(Markup('<p role="alert" class="problems">{}</p>').format(str(error)))
@@ -625,6 +735,12 @@ class _Page:
             )
 
         button.on_click(run)
+
+    def _played(self, now: PolicyNow | None, edits: Edits) -> tuple[Result, Result | None]:
+        """The play with the edits, and without them. Asks Kafka, where it may."""
+        situation = self._situation(now, with_kafka=True)
+        result = play_what_if(situation, edits)
+        return result, None if edits.are_empty else play_what_if(situation, Edits())
 
     def _situation(self, now: PolicyNow | None, *, with_kafka: bool) -> Situation:
         """Raises ValueError where too little is known to play anything."""
@@ -655,89 +771,3 @@ class _Page:
             quotas=quotas_in_force(now),
             remarks=remarks,
         )
-
-
-def _both(situation: Situation, edits: Edits) -> tuple[Result, Result | None]:
-    """The play with the edits, and without them."""
-    result = play_what_if(situation, edits)
-    return result, None if edits.are_empty else play_what_if(situation, Edits())
-
-
-class _WhatIfForm:
-    """The fields of What if, and the edits that they spell."""
-
-    def __init__(self, now: PolicyNow) -> None:
-        self._now = now
-        declared = now.declared
-        tiers = () if declared is None else declared.tiers or ()
-        self._contracts = {
-            f"{tier.key}/{member.name}": (tier.key, member)
-            for tier in tiers
-            for member in tier.members
-        }
-        self._tiers = [tier.key for tier in tiers]
-
-    def build(self) -> None:
-        from nicegui import ui
-
-        self._limits = {
-            way: ui.input(f"{way.value.capitalize()} limit of every broker, such as 40M").props(
-                "outlined dense"
-            )
-            for way in Direction
-        }
-        self._dead = ui.select(
-            list(self._now.brokers), label="Brokers that die", multiple=True, value=[]
-        ).props("outlined dense use-chips")
-        self._load = ui.number("Load of everybody, in percent", value=100, min=0, max=10_000)
-        self._load.props("outlined dense")
-        self._member = ui.select(
-            {"": "no member", **{key: key for key in sorted(self._contracts)}},
-            value="",
-            label="Contract of member",
-            with_input=True,
-        ).props("outlined dense")
-        self._rates = {
-            word: ui.input(f"its {word}, such as 10M").props("outlined dense")
-            for word in ("fetch", "produce")
-        }
-        self._member_load = ui.number("its load, in percent", value=100, min=0, max=10_000)
-        self._member_load.props("outlined dense")
-        self._tier = ui.select(
-            {"": "no tier", **{key: key for key in self._tiers}}, value="", label="Level of tier"
-        ).props("outlined dense")
-        self._level = ui.select([level.value for level in Level], value="L3", label="its level")
-        self._level.props("outlined dense")
-
-    def edits(self) -> Edits:
-        """Raises ValueError for a rate that does not read."""
-        load: dict[tuple[str, str] | None, float] = {}
-        if self._load.value not in (None, 100):
-            load[None] = float(self._load.value)
-        contracts = {}
-        if self._member.value:
-            tier_key, member = self._contracts[self._member.value]
-            if self._member_load.value not in (None, 100):
-                load[tier_key, member.name] = float(self._member_load.value)
-            given = {word: _rate(f.value, word) for word, f in self._rates.items() if f.value}
-            if given:
-                old = member.contract or Contract(RateForm.PER_BROKER)
-                contracts[tier_key, member.name] = replace(
-                    old,
-                    fetch_bytes_per_second=given.get("fetch", old.fetch_bytes_per_second),
-                    produce_bytes_per_second=given.get("produce", old.produce_bytes_per_second),
-                )
-        limits = {
-            way: _rate(one.value, f"{way.value} limit")
-            for way, one in self._limits.items()
-            if one.value
-        }
-        levels = {self._tier.value: Level(self._level.value)} if self._tier.value else {}
-        return Edits(limits, frozenset(self._dead.value or ()), contracts, levels, load)
-
-
-def _rate(text: str, what: str) -> int:
-    try:
-        return parse_byte_rate(text.strip())
-    except ValueError as error:
-        raise ValueError(f"{what} {text!r}: {error}") from None

@@ -69,7 +69,7 @@ class Trail:
 
 
 class Source(Protocol):
-    """Everything that pages show. All but `cluster` answer at once."""
+    """Everything that pages show. All but `cluster` and `trail` answer at once."""
 
     @property
     def cluster(self) -> Cluster | None: ...
@@ -84,7 +84,9 @@ class Source(Protocol):
 
     def measured(self, policy_key: str) -> Measured: ...
 
-    def trail(self) -> Trail: ...
+    def trail(self) -> Trail:
+        """The newest audit lines: the same object as before while none is new. Reads files."""
+        ...
 
     def past(self, policy_key: str) -> Past | None:
         """What was before the process began; None = not known, or not asked for yet."""
@@ -132,6 +134,7 @@ class LiveSource:
         self._pasts: dict[str, Past] = {}
         self.cluster = cluster
         self._trails = trails
+        self._trail: tuple[object, Trail] | None = None
         self._clock = clock
         places = tuple(namespaces) or ("",)
         self._kept = {(kind, place): _Kept() for kind in KINDS for place in places}
@@ -193,7 +196,10 @@ class LiveSource:
         return self._measured.get(policy_key, Measured(problem="not read yet"))
 
     def trail(self) -> Trail:
-        return read_trails(self._trails)
+        signature = _signature(self._trails)
+        if self._trail is None or self._trail[0] != signature:
+            self._trail = signature, read_trails(self._trails)
+        return self._trail[1]
 
     def past(self, policy_key: str) -> Past | None:
         return self._pasts.get(policy_key)
@@ -421,6 +427,18 @@ def read_trails(trails: Sequence[Path]) -> Trail:
         lines += read_lines(texts[1:] if size > _TRAIL_BYTES else texts, Wanted()).lines
     lines.sort(key=lambda line: str(line["t"]), reverse=True)
     return Trail(tuple(lines), "; ".join(problems))
+
+
+def _signature(trails: Sequence[Path]) -> object:
+    """Another one when a trail may have changed; never None."""
+    found: list[object] = []
+    for place in trails:
+        try:
+            files = trail_files(place)
+            found += [(path, (at := path.stat()).st_size, at.st_mtime_ns) for path in files]
+        except OSError as error:
+            found.append((place, error.errno))
+    return tuple(found)
 
 
 def _uid(raw: RawObject) -> str:

@@ -132,9 +132,18 @@ def _lowered(one: MemberResult) -> Markup:
 AuditRow = tuple[str, str, str, str, str]  # time, policy, kind, words, pass
 
 
-def history_page(trail: Trail, lines: Sequence[AuditRow], *, of: int) -> Page:
-    """Lines of the audit trail; `of` is how many of this policy are in it."""
+def history_page(trail: Trail, lines: Sequence[AuditRow], *, of: int, left_out: int = 0) -> Page:
+    """Lines of the audit trail; `of` is how many of this policy the viewer may read.
+
+    `left_out` is how many more there are, and of how many a part is left out.
+    """
     page: list[Part] = []
+    if left_out:
+        text = Markup(
+            '<p class="unknown">{} more lines of this policy are about tiers that you may not '
+            "list: they are left out, or what they say of these tiers is.</p>"
+        ).format(left_out)
+        page.append(Part("left-out", text))
     if trail.problem:
         text = Markup('<p class="unknown hatched">Not all is known: {}</p>').format(trail.problem)
         page.append(Part("problem", text))

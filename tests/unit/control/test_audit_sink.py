@@ -1,5 +1,6 @@
 """Audit lines are appended in order, and a disk that fails costs lines and nothing else."""
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
+from lab.process import wait_until
+from tidegate.commands.audit import line_words
+from tidegate.control.audit.lines import Wanted, read_lines
 from tidegate.control.audit.sink import AuditFile, AuditQueue, sink_at
 
 
@@ -116,10 +120,43 @@ def test_a_full_disk_costs_lines_is_logged_once_and_is_tried_again() -> None:
         desk.put(lambda: ["three"])
         disk.has_room = True
         desk.put(lambda: ["four"])
-    assert disk.text == "four\n"
-    assert counts == {"lost": 3, "written": 1}
+        desk.put(lambda: ["five"])
+    gap, *lines = disk.text.splitlines()
+    assert lines == ["four", "five"]
+    assert json.loads(gap).items() >= {"event": "Audit", "kind": "lost", "lines": 3}.items()
+    assert counts == {"lost": 3, "written": 2}
     assert [entry["log_level"] for entry in logged] == ["warning", "info"]
     assert "No space left on device" in logged[0]["error"]
+
+
+def test_each_gap_is_told_once_and_read_with_every_filter(tmp_path: Path) -> None:
+    disk = Full()
+    desk = AuditQueue(disk, "/audit", count=Counts(), beside=False)
+    for lost in (2, 1):
+        disk.has_room = False
+        desk.put(lambda lost=lost: ["gone"] * lost)  # type: ignore[misc]
+        disk.has_room = True
+        desk.put(lambda: ["back"])
+        desk.put(lambda: ["goes on"])
+    texts = disk.text.splitlines(keepends=True)
+    assert [json.loads(texts[place])["lines"] for place in (0, 3)] == [2, 1]
+    assert len(texts) == 6
+    for wanted in (Wanted(), Wanted(policy="a/b"), Wanted(entity="etl"), Wanted(pass_id="x")):
+        found = read_lines(texts, wanted).lines
+        assert [line["lines"] for line in found] == [2, 1]
+        assert "2 lines are missing before this one" in line_words(found[0])
+    assert read_lines(texts, Wanted(kinds=frozenset({"write"}))).lines == []
+    assert len(read_lines(texts, Wanted(kinds=frozenset({"lost"}))).lines) == 2
+
+
+def test_a_gap_at_the_end_is_told_by_closing_where_there_is_room() -> None:
+    kept, counts = Full(), Counts()
+    desk = AuditQueue(kept, "/audit", count=counts)
+    desk.put(lambda: ["gone"])
+    wait_until(lambda: counts.get("lost") == 1, "the loss", timeout_seconds=20)
+    kept.has_room = True
+    desk.close()
+    assert json.loads(kept.text)["lines"] == 1
 
 
 def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tidegate.control.audit.trail import EVENT
+from tidegate.control.audit.sink import EVENT, LOST
 from tidegate.errors import NotFound
 from tidegate.tracing import PASS_FIELD
 from tidegate_logic.reasons import Reason
@@ -25,7 +25,8 @@ _MARK = f'"event":"{EVENT}"'
 class Wanted:
     """Which lines are asked for; None and empty = all.
 
-    An entity matches by its words (`user=etl`) or by one of its names (`etl`).
+    An entity matches by its words (`user=etl`) or by one of its names (`etl`). A gap is of every
+    policy, pass, entity and level: the missing lines may have been.
     """
 
     policy: str | None = None
@@ -39,6 +40,8 @@ class Wanted:
     def takes(self, line: AuditLine) -> bool:
         at_seconds = seconds_of(line)
         in_time = (self.since_seconds or 0.0) <= at_seconds <= (self.until_seconds or float("inf"))
+        if line.get("kind") == LOST:
+            return in_time and (not self.kinds or LOST in self.kinds)
         return in_time and self._takes_kind(line) and self._takes_subject(line)
 
     def _takes_kind(self, line: AuditLine) -> bool:

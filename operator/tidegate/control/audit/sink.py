@@ -1,14 +1,17 @@
 """Appends audit lines to a file or standard output, in a thread of its own: no quota waits for it.
 
 A sink that fails fails no pass: lines that could not be written are lost and counted, a warning is
-logged once, and the next lines are tried again. `trail.py` composes the lines.
+logged once, and the next lines are tried again. The first line written after that says how many are
+missing, so that a reader of the trail alone sees the gap. `trail.py` composes the lines.
 """
 
+import json
 import os
 import queue
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from typing import Protocol
@@ -25,6 +28,20 @@ _MODE = 0o640
 
 Count = Callable[[str, int], None]  # ("written" or "lost", how many lines)
 Compose = Callable[[], list[str]]  # formats the lines; must not raise
+
+
+EVENT = "Audit"  # marks a line in a log that holds others too
+LOST = "lost"  # the kind of a line about missing lines; it is of no policy
+
+
+def gap_text(lines: int) -> str:
+    """The line that says how many are missing before it: of any policy of this process.
+
+    A pass that a full queue refused counts as one. `t` is when there was room again.
+    """
+    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = {"event": EVENT, "kind": LOST, "t": at, "lines": lines}
+    return json.dumps(line, separators=(",", ":"))
 
 
 class Sink(Protocol):
@@ -107,6 +124,8 @@ class AuditQueue:
         self._place = place
         self._count = count
         self._fails = False
+        self._missing = 0  # lost since the last line that was written
+        self._lock = threading.Lock()
         self._waiting: queue.Queue[Compose | None] = queue.Queue(_WAITING)
         self._hand = (
             threading.Thread(target=self._run, name="audit", daemon=True) if beside else None
@@ -125,7 +144,7 @@ class AuditQueue:
         try:
             self._waiting.put_nowait(compose)
         except queue.Full:
-            self._count("lost", 1)
+            self._lose(1)
 
     def close(self) -> None:
         """Deliver what waits and close the sink. One that hangs is given up after a moment."""
@@ -142,14 +161,23 @@ class AuditQueue:
     def _run(self) -> None:
         while (compose := self._waiting.get()) is not None:
             self._deliver(compose())
+        self._deliver([])  # the gap, if there is room for it by now
+
+    def _lose(self, lines: int) -> None:
+        with self._lock:
+            self._missing += lines
+        self._count("lost", lines)
 
     def _deliver(self, lines: list[str]) -> None:
-        if not lines:
+        with self._lock:
+            missing = self._missing
+        if not lines and not missing:
             return
+        gap = [gap_text(missing)] if missing else []
         try:
-            self._sink.append("".join(f"{line}\n" for line in lines))
+            self._sink.append("".join(f"{line}\n" for line in (*gap, *lines)))
         except (OSError, ValueError) as error:  # ValueError: standard output was closed
-            self._count("lost", len(lines))
+            self._lose(len(lines))
             if not self._fails:
                 log.warning(
                     "Audit lines are lost",
@@ -159,6 +187,8 @@ class AuditQueue:
                 )
             self._fails = True
             return
+        with self._lock:
+            self._missing -= missing
         self._count("written", len(lines))
         if self._fails:
             log.info("Audit lines are written again", place=self._place)

@@ -15,7 +15,7 @@ from math import isfinite
 
 import structlog
 
-from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
+from tidegate.control.audit.sink import EVENT, AuditQueue, Nowhere, sink_at
 from tidegate.control.reconcile import Applied
 from tidegate.metrics import Telemetry
 from tidegate.tracing import PASS_FIELD, current_pass
@@ -107,8 +107,6 @@ def unread_trail() -> AuditTrail:
 # Rates are in bytes per second, times are UTC. No value of a Secret is in what a line is made of.
 
 Line = dict[str, object]
-
-EVENT = "Audit"  # marks a line in a log that holds others too
 
 
 @dataclass(frozen=True, slots=True)
