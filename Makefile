@@ -111,6 +111,11 @@ kraft-kills: setup ## Kill operator, broker, controller and ledger's leader on a
 	$(PYTHON) -m lab prepare
 	KRAFT_KILLS=$(or $(KILLS),50) KRAFT_KILLS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_kraft_kills.py -s $(PYTEST)
 
+.PHONY: kraft-stops
+kraft-stops: setup ## Stop the writing replica in the middle of batches until another one has taken over, on a Kafka without ZooKeeper (STOPS=50 SEED=<number>)
+	$(PYTHON) -m lab prepare
+	KRAFT_STOPS=$(or $(STOPS),50) KRAFT_STOPS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_kraft_stops.py -s $(PYTEST)
+
 .PHONY: move-kills
 move-kills: setup ## Kill operator, broker, controller and the tool while partitions move under throttles (KILLS=100 SEED=<number>)
 	$(PYTHON) -m lab prepare

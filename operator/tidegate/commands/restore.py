@@ -375,8 +375,12 @@ def restore_document(
     written: bool,
     complete: bool,
     warnings: Sequence[str],
+    unconfirmed: Sequence[str] = (),
 ) -> Document:
-    """`written` false = a dry run; `complete` true = the ledger has none of it any more."""
+    """`written` false = a dry run; `complete` true = the ledger has none of it any more.
+
+    `unconfirmed` is what a live broker does not show as restored yet; then it is not complete.
+    """
     return {
         "written": written,
         "complete": complete,
@@ -395,10 +399,14 @@ def restore_document(
         ],
         "throttles": [throttle_document(row) for row in throttles],
         "warnings": list(warnings),
+        **({"unconfirmed": list(unconfirmed)} if written else {}),
     }
 
 
 LONG_MUTE_SECONDS = 30.0
+ROUND_SECONDS = 5.0
+CLAIM_ATTEMPTS = 20  # of five seconds, where a change may arrive for a minute
+CONFIRM_SECONDS, CONFIRM_EVERY_SECONDS = 20.0, 0.5
 
 
 def restore(
@@ -582,9 +590,14 @@ def _give_back(
     throttles.to_the_end(facts.cluster_id, progress, around.wait_seconds)
     still = throttles.look()
     if facts.owner_policy_key and restoration.selection.covers_policy(facts.owner_policy_key):
-        restoration.store.release_claim(facts.owner_policy_key)
+        _release_claim(run, facts.owner_policy_key)
     claim = restoration.store.facts().owner_policy_key
     left = restore_rows(restoration.look())
+    restored = _restored(restore_rows(first), left)
+    unconfirmed = [
+        *_confirm(lambda: _without(restoration.store, restored), around),
+        *throttles.unconfirmed,
+    ]
 
     def show(page: Page) -> None:
         page.say(
@@ -599,9 +612,15 @@ def _give_back(
         if throttled:
             page.say(f"Took away {len(throttled) - len(still)} replication throttles.", "bold")
         for one in still:
+            why = "" if throttles.unconfirmed else one.remark
             page.warn(
-                f"{one.resource} {one.key}: {one.remark or 'not taken away yet'}; run the same "
+                f"{one.resource} {one.key}: {why or 'not taken away for sure yet'}; run the same "
                 "command again"
+            )
+        for what in unconfirmed:
+            page.warn(
+                f"Not confirmed: {what}. A broker that lags behind applies the change when it has "
+                "caught up; ask it with kafka-configs --describe."
             )
         page.say(
             f"Policy {claim} still claims the cluster."
@@ -613,11 +632,61 @@ def _give_back(
         around.out,
         output,
         restore_document(
-            left, still, written=True, complete=not left and not still, warnings=warnings
+            left,
+            still,
+            written=True,
+            complete=not (left or still or unconfirmed),
+            warnings=warnings,
+            unconfirmed=unconfirmed,
         ),
         show=show,
     )
-    around.exit_code = ExitCode.ERROR if left or still else ExitCode.OK
+    around.exit_code = ExitCode.ERROR if left or still or unconfirmed else ExitCode.OK
+
+
+def _release_claim(run: RestoreRun, policy_key: str) -> None:
+    """Release it once no change of an operator that has ended can arrive any more.
+
+    What arrives meanwhile is restored, too.
+    """
+    for _ in range(CLAIM_ATTEMPTS):
+        try:
+            run.restoration.store.release_claim(policy_key)
+            return
+        except Conflict as error:
+            run.page.say(f"{error.message} Trying again in {ROUND_SECONDS:.0f} s.")
+        run.wait_seconds(ROUND_SECONDS)
+        run.to_the_end()
+
+
+def _restored(
+    first: Sequence[RestoreRow], left: Sequence[RestoreRow]
+) -> dict[Entity, dict[QuotaKey, str | None]]:
+    """The values that were restored, by entity, without those that another writer had changed."""
+    waiting = {(row.entity, row.key) for row in left}
+    restored: dict[Entity, dict[QuotaKey, str | None]] = {}
+    for row in first:
+        if not (row.problem or row.changed_by_another or (row.entity, row.key) in waiting):
+            restored.setdefault(row.entity, {})[row.key] = row.entry.before
+    return restored
+
+
+def _without(
+    store: QuotaStore, restored: Mapping[Entity, Mapping[QuotaKey, str | None]]
+) -> list[str]:
+    return [
+        f"broker {broker} does not show what was restored for {entities[0]}"
+        + (f" and {len(entities) - 1} more" if entities[1:] else "")
+        for broker, entities in sorted(store.brokers_without(restored).items())
+    ]
+
+
+def _confirm(look: Callable[[], list[str]], around: CommandContext) -> list[str]:
+    """What live brokers still do not show when they have had some time for it."""
+    until = around.now_seconds() + CONFIRM_SECONDS
+    while (unconfirmed := look()) and around.now_seconds() < until:
+        around.wait_seconds(CONFIRM_EVERY_SECONDS)
+    return unconfirmed
 
 
 def _releases_claim(restoration: Restoration, facts: ClusterFacts) -> bool:

@@ -58,6 +58,8 @@ class ThrottleRestoration:
     """Shows and takes away what the record has. `source` None = no address of brokers was given.
 
     `problem` is why the brokers could not be asked: quotas are given back all the same.
+    `unconfirmed` says which live brokers do not agree that what was taken away is gone: each has a
+    copy of its own of what the controller decided, so the record stays until all of them do.
     """
 
     store: QuotaStore
@@ -65,6 +67,7 @@ class ThrottleRestoration:
     covers_policy: Callable[[str], bool]
     now_seconds: Callable[[], float]
     problem: str | None = None
+    unconfirmed: list[str] = field(default_factory=list)
     _memory: ReplicationMemory = field(default_factory=ReplicationMemory)
 
     def look(self) -> tuple[ThrottleRow, ...]:
@@ -108,6 +111,25 @@ class ThrottleRestoration:
                 return
             wait_seconds(_ROUND_SECONDS)
 
+    def _shown(self, source: ReplicationSource, leaving: Items) -> list[str]:
+        """What live brokers still show of these, or do not say; a sentence each."""
+        shown = source.everywhere(leaving.keys())
+        return [
+            *(
+                f"broker {broker} did not say which throttles it has"
+                for broker, configs in sorted(shown.items())
+                if configs is None
+            ),
+            *(
+                f"broker {broker} still shows {resource} {key}={value}"
+                for broker, configs in sorted(shown.items())
+                for resource, keys in sorted(leaving.items())
+                for key, items in sorted(keys.items())
+                if (value := (configs or {}).get(resource, {}).get(key)) is not None
+                and items_of(key, value) & items
+            ),
+        ]
+
     def _round(self, source: ReplicationSource, cluster_id: str, page: Page) -> None:
         content = self.store.throttle_record()
         record = record_of(content)
@@ -121,7 +143,11 @@ class ThrottleRestoration:
             ),
             self._memory,
         )
-        if decision.record != record and content is not None:
+        leaving = _without(record, decision.record)
+        self.unconfirmed = self._shown(source, leaving) if leaving else []
+        for what in self.unconfirmed:
+            page.say(f"{what}, so the record stays for now")
+        if leaving and content is not None and not self.unconfirmed:
             self.store.keep_throttle_record(
                 record_to_bytes(decision.record, policy_key_of(content)), cluster_id, seen=content
             )
@@ -137,6 +163,22 @@ class ThrottleRestoration:
                 f"waiting until the brokers have shown for {SETTLE_SECONDS:.0f} s that nothing "
                 "of ours is left"
             )
+
+
+def _without(record: Items, after: Items) -> Items:
+    """The items of the record that are not in the next one."""
+    leaving = {
+        resource: {
+            key: items - after.get(resource, {}).get(key, frozenset())
+            for key, items in keys.items()
+        }
+        for resource, keys in record.items()
+    }
+    return {
+        resource: rest
+        for resource, keys in leaving.items()
+        if (rest := {key: items for key, items in keys.items() if items})
+    }
 
 
 @contextmanager

@@ -76,6 +76,10 @@ class ReplicationSource(Protocol):
         """The throttles of every topic and every live broker that has one."""
         ...
 
+    def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
+        """Each live broker's throttles of these topics and of itself; None = it did not answer."""
+        ...
+
     def alter(
         self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
     ) -> Mapping[Resource, str]:

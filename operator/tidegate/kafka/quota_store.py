@@ -258,6 +258,16 @@ class QuotaStore(Protocol):
         """
         ...
 
+    def brokers_without(
+        self, values: Mapping[Entity, Mapping[QuotaKey, str | None]]
+    ) -> Mapping[str, tuple[Entity, ...]]:
+        """The live brokers that do not show these values yet, with the entities in question.
+
+        A broker that does not answer counts as showing none. Empty on ZooKeeper, where every
+        broker answers from ZooKeeper.
+        """
+        ...
+
     def throttle_record(self) -> bytes | None:
         """What was kept last of replication throttles that were set; None = none are."""
         ...

@@ -121,6 +121,31 @@ class KafkaReplication:
             found.update(_configs(one))
         return found
 
+    def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
+        """Each live broker's throttles of these topics and of itself; None = it did not answer.
+
+        Without ZooKeeper a broker may show a change later than another one.
+        """
+        self._metadata(())
+        shown: dict[int, Configs | None] = {}
+        for broker in self._addresses:
+            wanted = [
+                one
+                for one in sorted(resources)
+                if one.kind is ResourceKind.TOPIC or one == broker_resource(broker)
+            ]
+            parts = range(0, len(wanted), _TOPICS_AT_ONCE)
+            answers = [
+                self._ask_brokers({broker: _describe(wanted[start : start + _TOPICS_AT_ONCE])})
+                for start in parts
+            ]
+            shown[broker] = (
+                {key: value for one in answers for key, value in _configs(one[broker]).items()}
+                if all(answers)
+                else None
+            )
+        return shown
+
     def scan(self) -> Configs:
         """The throttles of every topic and every live broker that has one."""
         answer = self._metadata(None)

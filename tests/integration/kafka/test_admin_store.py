@@ -452,6 +452,17 @@ def test_a_key_that_somebody_sets_at_the_same_moment_is_kept(
     assert kraft.can_log_in(unique_name, "right")
 
 
+def test_each_broker_is_asked_whether_it_shows_a_quota(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    store.write([first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})], world.cluster_id)
+    wanted = {ALICE: {PRODUCE: "2048"}, BOB: {PRODUCE: None}}
+    wait_until(lambda: not store.brokers_without(wanted), "the quota", timeout_seconds=10)
+    for entity, text in ((ALICE, "4096"), (ALICE, None), (BOB, "2048")):
+        assert store.brokers_without({**wanted, entity: {PRODUCE: text}}) == {"1": (entity,)}
+    assert store.brokers_without({}) == {}
+
+
 # --- what brokers refuse --------------------------------------------------------------------------
 
 

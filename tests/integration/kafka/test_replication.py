@@ -241,6 +241,13 @@ class EveryCluster:
             assert code == 0, said.getvalue()
             assert "Took away 2 replication throttles." in said.getvalue()
             assert store.throttle_record() is None
+        # each broker by itself agrees, without waiting
+        shown = world.replication.everywhere(ours.keys())
+        assert shown == {
+            broker.broker_id: {topic: {LEADER_LIST: "1:2"}}
+            | ({broker_resource(1): {}} if broker.broker_id == 1 else {})
+            for broker in world.kafka.brokers
+        }
         foreign = {topic: {LEADER_LIST: "1:2"}, broker_resource(2): {LEADER_RATE: "7000000"}}
         assert world.left() == foreign
         for resource in foreign:

@@ -32,6 +32,7 @@ _TIMES = frozenset(
         "written_at_seconds",
         "policy_uid",
         "holder",
+        "epoch",  # a new process takes the claim over
     }
 )
 _LEASES = ("coordination.k8s.io", "v1")

@@ -47,6 +47,8 @@ class OperatorProcess:
             niceness=0,  # what a test waits for most is its start
         )  # fmt: skip
 
+        self.is_stopped = False
+
     def __enter__(self) -> OperatorProcess:
         return self
 
@@ -72,11 +74,20 @@ class OperatorProcess:
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """Nothing of it runs meanwhile, so what happens in between it sees at once."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self.stop()
         try:
             yield
         finally:
-            os.kill(self._process.pid, signal.SIGCONT)
+            self.go_on()
+
+    def stop(self) -> None:
+        """Send SIGSTOP: nothing of it runs until `go_on`."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+        self.is_stopped = False
 
     def exit_code(self, timeout_seconds: float) -> int:
         return self._process.wait(timeout_seconds)

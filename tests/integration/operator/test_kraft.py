@@ -108,7 +108,10 @@ def test_a_second_replica_takes_over_where_the_first_one_stopped(
     stage.run()  # it lost the Lease in between and has it again
     twin.run()
     assert (world.changes(), world.quotas(ALICE)) == (changes, {PRODUCE: "20000000"})
-    assert stage.store.facts().claim == twin.store.facts().claim == claim
+    after = stage.store.facts().claim
+    assert after == twin.store.facts().claim
+    # each take-over is one epoch more, also of the one that had it before
+    assert (after.holder, after.epoch) == ("operator-2", claim.epoch + 3)
     assert stage.condition(policy) == ("True", "InSync")
 
 

@@ -14,13 +14,21 @@ from tests.unit.controller_logic.replicating import apply
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
-from tidegate.errors import Unreachable
+from tidegate.errors import Conflict, Unreachable
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.throttle_record import record_to_bytes
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Create
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Memory
-from tidegate_logic.model import Entity, QuotaKey
+from tidegate_logic.model import (
+    Entity,
+    LedgerEntry,
+    LedgerRecord,
+    QuotaKey,
+    QuotaWrite,
+    WriteKind,
+)
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import ClusterReplication
 from tidegate_logic.replication.throttles import (
@@ -230,6 +238,8 @@ class Throttles:
     def __init__(self, configs: dict[Resource, dict[str, str]]) -> None:
         self.set = configs
         self.down: set[str] = set()
+        self.silent: set[str] = set()
+        self.lagging: dict[int, Configs] = {}  # what a broker still shows
 
     def read(self, *, with_recovery: bool) -> ClusterReplication:
         return ClusterReplication(0.0, frozenset({1, 2}) - {int(one) for one in self.down})
@@ -242,6 +252,15 @@ class Throttles:
     ) -> Mapping[Resource, str]:
         apply(self.set, [one for one in changes if self.answers(one.resource)])
         return {one.resource: "silent" for one in changes if not self.answers(one.resource)}
+
+    def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
+        def shown(broker: int) -> Configs:
+            theirs = [one for one in resources if one in (broker_resource(broker),)]
+            topics = [one for one in resources if one.kind is ResourceKind.TOPIC]
+            lagging = self.lagging.get(broker, {})
+            return {one: lagging.get(one, self.set.get(one, {})) for one in (*theirs, *topics)}
+
+        return {one: None if str(one) in self.silent else shown(one) for one in (1, 2)}
 
     def answers(self, one: Resource) -> bool:
         return one.kind is ResourceKind.TOPIC or one.name not in self.down
@@ -319,6 +338,92 @@ def test_a_broker_that_is_down_keeps_its_rate_and_the_next_run_takes_it_away(
     assert throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes").code == 0
     assert throttled.replication.set[broker_resource(1)] == {}
     assert throttled.store.throttle_record() is None
+
+
+def test_a_broker_that_still_shows_a_throttle_is_waited_for(throttled: Any) -> None:
+    """Without ZooKeeper each broker has its own copy of what the controller decided."""
+    throttled.replication.lagging = {2: {topic_resource("acc"): {LEADER_LIST: "0:1,5:1"}}}
+    records: list[bool] = []
+
+    def catch_up() -> None:
+        records.append(throttled.store.throttle_record() is not None)
+        if len(throttled.waits) == 12:
+            throttled.replication.lagging = {}
+
+    throttled.during_wait = catch_up
+    answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
+    assert answer.code == 0, answer.out
+    assert all(records), "the record stays until every broker agrees"
+    assert len(records) >= 12
+    assert throttled.store.throttle_record() is None
+    assert "Not confirmed" not in answer.out
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_what_a_broker_does_not_show_as_restored_is_not_said_to_be_done(
+    throttled: Any, golden: Callable[[str], None], is_silent: bool
+) -> None:
+    throttled.replication.lagging = {2: {topic_resource("acc"): {LEADER_LIST: "0:1,5:1"}}}
+    if is_silent:
+        throttled.replication.silent = {"2"}
+    answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
+    assert answer.code == 1
+    assert "Took away 0 replication throttles." in answer.out
+    golden("\n".join(line for line in answer.out.splitlines() if "warning" in line))
+    assert throttled.store.facts().owner_policy_key == "streaming/orders"
+    throttled.replication.lagging, throttled.replication.silent = {}, set()
+    assert throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes").code == 0
+    assert throttled.store.throttle_record() is None
+
+
+def test_programs_get_what_is_not_confirmed(throttled: Any) -> None:
+    throttled.replication.lagging = {2: {topic_resource("acc"): {LEADER_LIST: "0:1,5:1"}}}
+    document = json.loads(throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes", "-o", "json").out)
+    assert (document["complete"], len(document["unconfirmed"])) == (False, 1)
+
+
+def test_quotas_that_a_broker_does_not_show_as_restored_are_named(
+    managed: Any, golden: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored: list[object] = []
+
+    def lagging(_: object, values: object) -> dict[str, tuple[Entity, ...]]:
+        restored.append(values)
+        return {"2": (ALICE, BOB)}
+
+    monkeypatch.setattr(ZooKeeperQuotaStore, "brokers_without", lagging)
+    answer = managed.run("restore", *ZOOKEEPER, "--yes")
+    assert restored[0] == {ALICE: {FETCH: "1000000"}, BOB: {FETCH: None}}
+    assert answer.code == 1
+    golden(line_with(answer.out, "Not confirmed"))
+
+
+def test_a_claim_that_waits_for_a_late_change_is_released_after_it(
+    managed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrives meanwhile is restored with the rest."""
+    release = ZooKeeperQuotaStore.release_claim
+    arrived: list[bool] = []
+
+    def late(*given: Any) -> None:
+        if not arrived:
+            arrived.append(True)
+            seen = managed.store.read([BOB])[BOB]
+            assert seen.values == {}
+            entry = LedgerEntry(None, "9000000", None, managed.now, Reason.CONTRACT, "basis")
+            record = LedgerRecord(BOB, "streaming/orders", "", {FETCH: entry})
+            write = QuotaWrite(
+                BOB, {FETCH: "9000000"}, seen, record, WriteKind.FIRST, Reason.CONTRACT, "",
+                charged=False,
+            )  # fmt: skip
+            assert managed.store.write([write], "memory-cluster")[0].applied
+            raise Conflict("It may still arrive.")
+        release(*given)
+
+    monkeypatch.setattr(ZooKeeperQuotaStore, "release_claim", late)
+    answer = managed.run("restore", *ZOOKEEPER, "--yes")
+    assert (arrived, answer.code, value(managed, BOB)) == ([True], 0, None)
+    assert managed.store.facts().owner_policy_key is None
 
 
 @pytest.mark.parametrize("asked", [("--user", "bob"), ("--policy", "another")])

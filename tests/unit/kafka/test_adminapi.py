@@ -155,6 +155,24 @@ def under_way(ledger: LedgerRecord | None = AFTER) -> Journal:
 
 @pytest.mark.parametrize(
     ("values", "settled"),
+    [({}, None), ({PRODUCE: "2048"}, AFTER), ({PRODUCE: "9999"}, AFTER)],
+    ids=str,
+)
+def test_a_change_that_may_arrive_late_is_known_also_where_the_quota_was_restored(
+    values: dict[QuotaKey, str], settled: LedgerRecord | None
+) -> None:
+    item = under_way().item(ALICE)
+    assert item is not None
+    assert item.intent is not None
+    kept = journal(outcome(ALICE, None, item.intent.over({}))).item(ALICE)
+    assert kept is not None
+    assert (kept.problem, kept.record, kept.settled(values)) == (None, None, settled)
+    assert kept.intent is not None
+    assert kept.intent.is_same(item.intent)
+
+
+@pytest.mark.parametrize(
+    ("values", "settled"),
     [
         ({PRODUCE: "1000"}, BEFORE),
         ({PRODUCE: "2048"}, AFTER),

@@ -18,16 +18,22 @@ _EXACT, _DEFAULT = 0, 1
 
 
 def describe(
-    client: AdminClient, entities: Collection[Entity] | None, topic: str
+    client: AdminClient,
+    entities: Collection[Entity] | None,
+    topic: str,
+    at: tuple[str, int] | None = None,
 ) -> dict[Entity, Values]:
-    """The quotas of these entities, without those that have none; None = of all."""
+    """The quotas of these entities, without those that have none; None = of all.
+
+    Any broker is asked, or the one `at` this address: raises Lost where that one does not answer.
+    """
     if entities is not None and len(entities) <= _FEW:
         found: dict[Entity, Values] = {}
         for entity in entities:
-            found.update(_described(client, _exactly(entity), topic))
+            found.update(_described(client, _exactly(entity), topic, at))
         return found
     request = DescribeClientQuotasRequest(components=[], strict=False)
-    every = _described(client, request, topic)
+    every = _described(client, request, topic, at)
     return every if entities is None else {one: every[one] for one in entities if one in every}
 
 
@@ -44,8 +50,10 @@ def _exactly(entity: Entity) -> Any:
     )
 
 
-def _described(client: AdminClient, request: Any, topic: str) -> dict[Entity, Values]:
-    answer = client.read(request)
+def _described(
+    client: AdminClient, request: Any, topic: str, at: tuple[str, int] | None
+) -> dict[Entity, Values]:
+    answer = client.read(request) if at is None else client.write(request, at)
     require_done(answer.error_code, "describe client quotas", topic)
     found: dict[Entity, Values] = {}
     for entry in answer.entries or ():

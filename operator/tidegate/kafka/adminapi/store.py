@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tidegate.errors import Conflict, ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
-from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.journal import (
     claim_record,
     moved_record,
@@ -25,7 +25,14 @@ from tidegate.kafka.claim import claim_to_bytes, next_claim, require_writable
 from tidegate.kafka.ledger import compact, record_to_bytes
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.settings import KafkaConnection
-from tidegate_logic.model import BYTE_RATE_KEYS, Entity, LedgerRecord, QuotaWrite, StoredQuota
+from tidegate_logic.model import (
+    BYTE_RATE_KEYS,
+    Entity,
+    LedgerRecord,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+)
 
 LEDGER_TOPIC = "__tidegate_ledger"
 MAX_WRITES = 5000  # a ledger of some MB in one transaction, and a batch is read as a whole
@@ -303,6 +310,30 @@ class AdminQuotaStore:
         with self._lock:
             batch.write(writes)
         return tuple(batch.outcomes[write.entity] for write in writes)
+
+    def brokers_without(
+        self, values: Mapping[Entity, Mapping[QuotaKey, str | None]]
+    ) -> Mapping[str, tuple[Entity, ...]]:
+        """See QuotaStore."""
+        without: dict[str, tuple[Entity, ...]] = {}
+        with self._lock:
+            for broker in self._client.metadata().brokers if values else ():
+                try:
+                    at = (broker.host, broker.port)
+                    shown = describe(self._client, list(values), self._ledger.topic, at)
+                except Lost:
+                    missing = tuple(values)
+                else:
+                    missing = tuple(
+                        entity
+                        for entity, wanted in values.items()
+                        if any(
+                            shown.get(entity, {}).get(key) != text for key, text in wanted.items()
+                        )
+                    )
+                if missing:
+                    without[str(broker.node_id)] = missing
+        return without
 
     def throttle_record(self) -> bytes | None:
         """See QuotaStore."""

@@ -36,7 +36,14 @@ from tidegate.kafka.zookeeper.nodes import (
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
-from tidegate_logic.model import BYTE_RATE_KEYS, Entity, LedgerRecord, QuotaWrite, StoredQuota
+from tidegate_logic.model import (
+    BYTE_RATE_KEYS,
+    Entity,
+    LedgerRecord,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+)
 from tidegate_logic.reasons import Reason
 
 # Every quota entity that Kafka has a node for, in four bulk requests however many there are.
@@ -263,6 +270,13 @@ class ZooKeeperQuotaStore:
         writer = BatchWriter(self._tree, self._reader, expected_cluster_id, owner, self._may_write)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
+
+    def brokers_without(
+        self, values: Mapping[Entity, Mapping[QuotaKey, str | None]]
+    ) -> Mapping[str, tuple[Entity, ...]]:
+        """See QuotaStore."""
+        del values
+        return {}
 
     def throttle_record(self) -> bytes | None:
         """See QuotaStore."""

@@ -1,0 +1,272 @@
+"""Two operators on a Kafka without ZooKeeper, one of which stands still in the middle of a batch until
+the other one has taken over, and then goes on: it changes nothing any more.
+
+Meanwhile the members of its batch are removed, so that what it would write looks as if it had never
+been written, or get other rates. `KRAFT_STOPS=<number>` plays fewer or more; `make kraft-stops
+STOPS=50` shows each of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from lab.kraft import KraftLab
+from lab.kubernetes.api import KubeApi
+from lab.process import wait_until
+from tests.contract.quota_store_contract import PRODUCE
+from tests.integration.operator.installation import LEASE_NAMESPACE
+from tests.integration.operator.operator_process import OperatorProcess
+from tidegate.errors import TidegateError
+from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.adminapi.quotas import describe
+from tidegate.kafka.adminapi.store import AdminQuotaStore
+from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity
+
+pytestmark = [pytest.mark.integration, pytest.mark.kraft]
+
+STOPS = int(os.environ.get("KRAFT_STOPS") or "3")
+POLICY = "orders"
+MB = 1_000_000
+_MEMBERS = 500
+_STEADY_RATE = 5 * MB
+_LONGEST_DELAY_SECONDS = 0.06  # from the first intent in the topic; a batch takes twice that
+_PASSES = "tidegate_passes_total"
+
+
+@dataclass
+class Quotas:
+    """The produce quotas of these users, looked at all the time, and every value each has had."""
+
+    connection: KafkaConnection
+    users: frozenset[str]
+    seen: set[frozenset[tuple[str, str]]] = field(default_factory=set)
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        self._client = AdminClient(self.connection)
+
+    def now(self) -> dict[str, str]:
+        every = describe(self._client, None, "unused")
+        return {
+            str(entity.user): values[PRODUCE]
+            for entity, values in every.items()
+            if entity.user in self.users and PRODUCE in values
+        }
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note each different state of them meanwhile in `seen`."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.02):
+                with suppress(TidegateError):
+                    self.seen.add(frozenset(self.now().items()))
+                    self.looks += 1
+
+        thread = threading.Thread(target=watch, name="quotas", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@dataclass
+class World:
+    """The policy, its tiers and its two operators."""
+
+    api: KubeApi
+    kafka: KraftLab
+    namespace: str
+    ledger: str
+    operators: tuple[OperatorProcess, OperatorProcess]
+
+    @property
+    def connection(self) -> KafkaConnection:
+        return KafkaConnection(tuple(self.kafka.bootstrap_servers.split(",")))
+
+    def apply(self, kind: str, name: str, spec: Mapping[str, Any]) -> None:
+        metadata = {"name": name, "namespace": self.namespace}
+        document = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": metadata}
+        self.api.kubectl("apply", "-f", "-", input=json.dumps({**document, "spec": spec}))
+
+    def apply_tier(self, name: str, users: frozenset[str], rate: int) -> None:
+        contract = {"perBroker": {"produce": str(rate)}}
+        members = [
+            {"name": one, "user": one, "topics": [self.namespace], "contract": contract}
+            for one in sorted(users)
+        ]
+        spec = {"policyRef": {"name": POLICY}, "level": "L0", "members": members}
+        self.apply("BusinessTier", name, spec)
+
+    def delete_tier(self, name: str) -> None:
+        self.api.kubectl("delete", "bt", name, "-n", self.namespace, "--wait=false")
+
+    def holder(self) -> OperatorProcess | None:
+        name = f"tidegate.{self.namespace}.{POLICY}"
+        answer = self.api.kubectl("get", "lease", name, "-n", LEASE_NAMESPACE, "-o", "json")
+        identity = json.loads(answer)["spec"].get("holderIdentity")
+        return next((one for one in self.operators if one.identity == identity), None)
+
+    def stop_at_intents(self, holder: OperatorProcess, delay_seconds: float) -> threading.Thread:
+        """Stop it as soon as intents of a new batch are in the topic; the thread ends then."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.kafka.bootstrap_servers,
+                "group.id": uuid.uuid4().hex,
+                "isolation.level": "read_uncommitted",
+                "fetch.wait.max.ms": 1,
+            }
+        )
+        _, end = consumer.get_watermark_offsets(TopicPartition(self.ledger, 0), timeout=20)
+        consumer.assign([TopicPartition(self.ledger, 0, end)])
+        consumer.poll(0.5)  # it is connected from now on
+
+        def watch() -> None:
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                message = consumer.poll(0.2)
+                if message is not None and b'"intent"' in (message.value() or b""):
+                    time.sleep(delay_seconds)
+                    holder.stop()
+                    break
+            consumer.close()
+
+        thread = threading.Thread(target=watch, name="intents", daemon=True)
+        thread.start()
+        return thread
+
+    def strays(self) -> list[str]:
+        """Quotas without a record that says whose they are."""
+        store = AdminQuotaStore(self.connection, self.ledger)
+        every = store.read_everything()
+        store.close()
+        return [
+            str(entity)
+            for entity, one in every.items()
+            if str(entity.user).startswith(self.namespace) and one.values and one.ledger is None
+        ]
+
+
+@pytest.fixture
+def world(crds: KubeApi, kraft: KraftLab, unique_name: str, tmp_path: Path) -> Iterator[World]:
+    kraft.create_topic(unique_name, [[1]])
+    crds.kubectl("create", "namespace", unique_name)
+    with (
+        OperatorProcess(crds, unique_name, tmp_path, name="one") as one,
+        OperatorProcess(crds, unique_name, tmp_path, name="two") as two,
+    ):
+        yield World(crds, kraft, unique_name, f"__ledger-{unique_name}", (one, two))
+
+
+def one_stop(world: World, number: int, delay_seconds: float, *, removed: bool) -> None:
+    """The holder stops at its intents; what it was about to write is changed, and it goes on."""
+    users = frozenset(f"{world.namespace}-{number}-{member}" for member in range(_MEMBERS))
+    quotas = Quotas(world.connection, users)
+    old, stale, right = (
+        ({}, 7 * MB, {}) if removed else (dict.fromkeys(users, "6000000"), 7 * MB, {})
+    )
+    tier = f"tier-{number}"
+    if not removed:
+        world.apply_tier(tier, users, 6 * MB)
+        right = dict.fromkeys(users, "8000000")
+        wait_until(lambda: quotas.now() == old, "the rates of before", timeout_seconds=60)
+    holder = wait_until(world.holder, "a holder", timeout_seconds=60)
+    assert holder is not None
+    (other,) = (one for one in world.operators if one is not holder)
+    passes = holder.metrics().get(_PASSES, 0.0)
+    stopping = world.stop_at_intents(holder, delay_seconds)
+    world.apply_tier(tier, users, stale)
+    stopping.join()
+    assert holder.is_stopped, "no intents were seen"
+    made = sum(rate == str(stale) for rate in quotas.now().values())
+    if removed:
+        world.delete_tier(tier)
+    else:
+        world.apply_tier(tier, users, 8 * MB)
+    wait_until(lambda: world.holder() is other, "the take-over", timeout_seconds=60)
+    taken = other.metrics().get(_PASSES, 0.0)
+    wait_until(
+        lambda: quotas.now() == right and other.metrics().get(_PASSES, 0.0) > taken,
+        "what is declared by now",
+        timeout_seconds=60,
+    )
+    lost = sum(line["event"] == "Lease lost" for line in holder.lines())
+    with quotas.watched():
+        holder.go_on()
+        wait_until(
+            lambda: (
+                sum(line["event"] == "Lease lost" for line in holder.lines()) > lost
+                and holder.metrics()[_PASSES] > passes
+            ),
+            "the end of the pass that stood still",
+            timeout_seconds=60,
+        )
+        looks = quotas.looks
+        wait_until(lambda: quotas.looks >= looks + 25, "a look at quotas", timeout_seconds=30)
+    print(f"{number}: stopped {delay_seconds:.3f} s after the intents, {made} of {_MEMBERS} made")
+    assert quotas.seen == {frozenset(right.items())}, f"trial {number}: a stale batch was written"
+    assert world.holder() is other
+    assert world.strays() == []
+    quotas.close()
+
+
+@pytest.mark.timeout(180 + 60 * STOPS)
+def test_a_batch_that_stood_still_until_another_replica_took_over_writes_nothing(
+    world: World,
+) -> None:
+    seed = int(os.environ.get("KRAFT_STOPS_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"KRAFT_STOPS={STOPS} KRAFT_STOPS_SEED={seed}")
+    dice = random.Random(seed)
+    kafka = {"bootstrapServers": world.kafka.bootstrap_servers, "ledgerTopic": world.ledger}
+    spec = {
+        "mode": "Enforce",
+        "kafka": {**kafka, "quotaWindow": {"samples": 2}},
+        "writeBudget": {"changes": 100_000},
+        "removal": {"maxPercent": 100},
+    }
+    world.apply("BrokerBandwidthPolicy", POLICY, spec)
+    steady = Quotas(world.connection, frozenset({f"{world.namespace}-steady"}))
+    world.apply_tier("steady", steady.users, _STEADY_RATE)
+    wait_until(steady.now, "the first quota", timeout_seconds=90)
+    for number in range(STOPS):
+        one_stop(
+            world,
+            number,
+            dice.uniform(0.0, _LONGEST_DELAY_SECONDS),
+            removed=number % 3 != 2,
+        )
+    assert set(steady.now().values()) == {str(_STEADY_RATE)}
+    world.api.kubectl(
+        *("delete", "bbp", POLICY, "-n", world.namespace, "--timeout=150s"), timeout_seconds=160
+    )
+    wait_until(lambda: not steady.now(), "the end of every quota", timeout_seconds=30)
+    store = AdminQuotaStore(world.connection, world.ledger)
+    assert (store.facts().claim, store.ledger_entities()) == (None, frozenset())
+    ours = [
+        one
+        for one in store.read_everything()
+        if isinstance(one, Entity) and str(one.user).startswith(world.namespace)
+    ]
+    store.close()
+    steady.close()
+    assert ours == []
