@@ -14,6 +14,7 @@ from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
+from tidegate.control.report.status import rfc3339
 from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.errors import Unauthorized
 from tidegate.kafka.zookeeper.nodes import ledger_path
@@ -372,6 +373,25 @@ def in_kubernetes(world: Any, policy: Any, tier: Any, until: str | None = None) 
             {"members": [member]},
             resource_version=made["metadata"]["resourceVersion"],
         )
+
+
+@pytest.mark.parametrize("is_in_status", [True, False])
+def test_a_quota_in_its_grace_says_in_how_many_seconds_it_is_restored(
+    managed: Any, policy: Any, *, is_in_status: bool
+) -> None:
+    """As the policy's status has it; else as an operator that starts now would count."""
+    policy["spec"]["removal"] = {"maxPercent": 100}
+    made = managed.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
+    seconds = 24 if is_in_status else 30
+    if is_in_status:
+        managed.kubernetes.patch_status(
+            ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made),
+            {"leaving": [{"entity": "user=alice", "restoredAt": rfc3339(managed.now + 24)}]},
+            resource_version=made["metadata"]["resourceVersion"],
+        )
+    assert f"that is restored in {seconds} s, unless a member names it again" in explained(managed)
+    fetch = json.loads(explained(managed, "-o", "json"))["keys"]["consumer_byte_rate"]
+    assert fetch["restoredAt"] == rfc3339(managed.now + seconds)
 
 
 def test_a_quota_that_somebody_removed_is_not_called_unlimited_for_want_of_a_value(
