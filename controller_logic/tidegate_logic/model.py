@@ -193,12 +193,22 @@ class ReadingProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class Interface:
+    """One interface that counts as a broker's NIC, and what it carried in about a minute."""
+
+    name: str
+    egress_bytes_per_second: float
+    ingress_bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """Everything measured that one pass knows. What is absent is unknown, never zero.
 
     `nic` holds the spans of about the last minute, oldest first, for each broker and direction.
     `clients` holds the newest rate of each entity on each broker. `scrape_seconds` is how often a
-    new sample is to be expected; `problems` name what is missing and why.
+    new sample is to be expected; `problems` name what is missing and why. `interfaces` are those
+    that `nic` adds up, by name, for people; a broker is absent where its source has no interfaces.
     """
 
     read_at_seconds: float
@@ -206,6 +216,7 @@ class Readings:
     nic: Mapping[tuple[int, Direction], tuple[NicSpan, ...]] = field(default_factory=dict)
     clients: Mapping[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
     problems: tuple[ReadingProblem, ...] = ()
+    interfaces: Mapping[int, tuple[Interface, ...]] = field(default_factory=dict)
 
 
 # The one translation between fetch and produce, quota keys, and directions of a NIC.

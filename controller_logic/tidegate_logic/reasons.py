@@ -514,6 +514,13 @@ class Reason(StrEnum):
             "are not used."
         ),
     )
+    INTERFACES_UNCLEAR = (
+        "InterfacesUnclear",
+        (
+            "Which interfaces of a broker have a cable is not known, or some came or went a moment "
+            "ago; its load is not used."
+        ),
+    )
     SOURCE_CHANGED = (
         "SourceChanged",
         (

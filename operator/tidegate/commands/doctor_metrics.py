@@ -20,10 +20,13 @@ from tidegate.commands.findings import (
 )
 from tidegate.commands.inputs import PolicySource, metrics_of
 from tidegate.errors import TidegateError
+from tidegate.prometheus.interfaces import alike
 from tidegate.prometheus.probe import Found
 from tidegate.prometheus.queries import POD_LABELS, identity_of
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
-from tidegate_logic.model import Entity, Readings
+from tidegate.resources.policy import BrokerLimits
+from tidegate_logic.model import Direction, Entity, Interface, Readings
+from tidegate_logic.quota_values import rate_words
 from tidegate_logic.reasons import Reason
 
 RULES = "examples/metrics/jmx-exporter-rules.yaml"
@@ -40,6 +43,10 @@ _WORDS = {
     "fetch_throttle": "throttle times of consumers",
     "produce_throttle": "throttle times of producers",
 }
+_NAME_CABLES = (
+    "Name the interfaces that have a cable in spec.metrics.interfaces; a bond once, itself or its "
+    "members."
+)
 _NICS = ("egress", "ingress")
 _OPTIONAL = ("fetch_throttle", "produce_throttle")
 _EXPORTERS = {
@@ -111,6 +118,7 @@ def examine_metrics(
         readings = reader.read(brokers)
     narrow = _how_to_narrow(settings)
     yield from _strangers(found, brokers, controllers - brokers, narrow)
+    yield from _interfaces(readings, spec.brokers, are_named=bool(settings.interfaces))
     yield from _problems(readings, {one.name for one in lacking}, narrow)
     yield from _absent_kinds(metered, {entity for entity, _, _ in readings.clients})
 
@@ -258,6 +266,65 @@ def _unlabelled(settings: MetricsSettings, found: Found, so_what: str) -> Findin
     )
 
 
+# --- what counts as a NIC -------------------------------------------------------------------------
+
+
+def _interfaces(
+    readings: Readings, limits: BrokerLimits | None, *, are_named: bool
+) -> Iterator[Finding]:
+    """The interfaces that are added up, pairs that carry the same bytes, and impossible sums."""
+    sets: dict[tuple[str, ...], list[int]] = {}
+    for broker, found in sorted(readings.interfaces.items()):
+        sets.setdefault(tuple(one.name for one in found), []).append(broker)
+    if sets:
+        shown = "; ".join(f"{', '.join(each)} of {broker_words(of)}" for each, of in sets.items())
+        before = "" if are_named else " Earlier versions added up unknown interfaces, too."
+        yield ok("interfaces", f"Counted as NICs: {shown}.{before}")
+    for broker, found in sorted(readings.interfaces.items()):
+        for pair in alike(found):
+            how = (
+                f"What {pair.one} sends, {pair.other} receives"
+                if pair.mirrored
+                else f"{pair.one} and {pair.other} carry the same"
+            )
+            yield _counted_twice(f"{how}, both ways, on broker {broker}, and both are counted.")
+        for way, capacity in _capacities(limits, broker):
+            carried = sum(_carried(one, way) for one in found)
+            if capacity is not None and carried > capacity:
+                names = ", ".join(one.name for one in found)
+                shown = rate_words(round(carried))
+                yield _counted_twice(
+                    f"{names} of broker {broker} carried {shown} of {way} together, "
+                    f"above the capacity of {rate_words(round(capacity))}."
+                )
+
+
+def _capacities(
+    limits: BrokerLimits | None, broker: int
+) -> Iterator[tuple[Direction, float | None]]:
+    if limits is not None:
+        for way, of in (
+            (Direction.EGRESS, limits.egress_of(broker)),
+            (Direction.INGRESS, limits.ingress_of(broker)),
+        ):
+            yield way, None if of is None or of.capacity is None else float(of.capacity)
+
+
+def _carried(interface: Interface, way: Direction) -> float:
+    is_egress = way is Direction.EGRESS
+    return interface.egress_bytes_per_second if is_egress else interface.ingress_bytes_per_second
+
+
+def _counted_twice(found: str) -> Finding:
+    return warning(
+        "interfaces",
+        Reason.INTERFACES_UNCLEAR,
+        found,
+        "Bytes that are counted twice throttle tiers for traffic that does not exist.",
+        _NAME_CABLES,
+    )
+
+
 # --- whose series they are ------------------------------------------------------------------------
 
 _ORDER_RULES = (
@@ -318,6 +385,8 @@ def _problems(readings: Readings, lacking: Collection[str], narrow: str) -> Iter
                 "in one Prometheus, two replicas of it, or Pods beside the brokers look like this.",
                 narrow,
             )
+        elif one.reason is Reason.INTERFACES_UNCLEAR:
+            yield problem("interfaces", one.reason, one.message, _NOT_MEASURED, _NAME_CABLES)
         elif one.reason is Reason.CLIENTS_NOT_NAMED:
             yield problem("series", one.reason, one.message, _NOT_ATTRIBUTED, _ORDER_RULES)
         elif one.reason is Reason.CLIENTS_NOT_METERED and one.broker is not None:

@@ -195,6 +195,7 @@ def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSetting
         _queries(spec.queries),
         None if spec.broker_identity is None else _identity(spec.broker_identity),
         matchers=dict(spec.matchers or {}),
+        interfaces=spec.interfaces or (),
         replica_labels=spec.prometheus.replica_labels or (),
         scrape_interval_seconds=spec.scrape_interval_seconds,
         stale_after_seconds=spec.stale_after_seconds,

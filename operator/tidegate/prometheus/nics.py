@@ -4,12 +4,23 @@ Series that cannot be used become problems. The problems are those that the samp
 adds the brokers without samples, because it has the list of brokers.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 
+from tidegate.prometheus.interfaces import (
+    Told,
+    came_or_went,
+    interface_label,
+    judged_directions,
+    rate_of,
+    told_apart,
+)
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
-from tidegate_logic.model import Direction, NicSpan
+from tidegate.prometheus.settings import MetricsSettings
+from tidegate_logic.model import Direction, Interface, NicSpan
 from tidegate_logic.reasons import Reason
 
 # Spans: the mean rate of one broker between each two neighbouring scrapes, in one direction.
@@ -108,6 +119,109 @@ def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
             if is_amount(counter):
                 scrapes.setdefault(at, {})[nic] = counter
     return scrapes
+
+
+# Interfaces: those with a cable, of each exporter of each broker. One that comes or goes while we
+# watch would change the total from one scrape to the next, so the broker is not known until all its
+# scrapes have the same ones.
+
+
+@dataclass(frozen=True, slots=True)
+class Cables:
+    """The series of interfaces that are added up, those interfaces by broker, and what is unclear.
+
+    A broker of `problems` has no series any more in the directions that a preset's names select.
+    """
+
+    series: Mapping[Direction, list[Series]]
+    interfaces: Mapping[int, tuple[Interface, ...]]
+    problems: list[SeriesProblem]
+
+
+def only_cables(
+    nics: Mapping[Direction, list[Series]], settings: MetricsSettings, *, broker_of: BrokerOf
+) -> Cables:
+    """Leave out what is no cable, and brokers of which that is not known."""
+    label, ways = interface_label(settings), judged_directions(settings)
+    if label is None or not ways:
+        return Cables(nics, {}, [])
+    kept = {way: list[Series]() if way in ways else series for way, series in nics.items()}
+    by_broker: dict[int, dict[_Source, dict[Direction, list[Series]]]] = {}
+    for way in (way for way in ways if way in nics):
+        for one in nics[way]:
+            broker = broker_of(one.labels)
+            if broker is None:
+                kept[way].append(one)
+                continue
+            sources = by_broker.setdefault(broker, {})
+            sources.setdefault(_without_nic(one.labels), {}).setdefault(way, []).append(one)
+    interfaces: dict[int, tuple[Interface, ...]] = {}
+    problems: list[SeriesProblem] = []
+    for broker, found in by_broker.items():
+        newest = -math.inf
+        counted: dict[Direction, list[Series]] = {}
+        for source in found.values():
+            rates = _rates(source, label)
+            told = told_apart({name: sum(each.values()) for name, each in rates.items()}, settings)
+            mine = {
+                way: [one for one in series if one.labels.get(label, "") in told.counted]
+                for way, series in source.items()
+            }
+            if problem := _unclear(broker, told, mine, label):
+                problems.append(problem)
+                interfaces.pop(broker, None)
+                break
+            for way, series in mine.items():
+                counted.setdefault(way, []).extend(series)
+            last = max(one.last_at_seconds for series in source.values() for one in series)
+            if last > newest:
+                newest = last
+                interfaces[broker] = tuple(
+                    Interface(
+                        name,
+                        rates[name].get(Direction.EGRESS, 0.0),
+                        rates[name].get(Direction.INGRESS, 0.0),
+                    )
+                    for name in sorted(told.counted)
+                )
+        else:
+            for way, series in counted.items():
+                kept[way] += series
+    return Cables(kept, interfaces, problems)
+
+
+def _rates(
+    source: Mapping[Direction, Sequence[Series]], label: str
+) -> Mapping[str, dict[Direction, float]]:
+    rates: dict[str, dict[Direction, float]] = {}
+    for way, series in source.items():
+        for one in series:
+            rates.setdefault(one.labels.get(label, ""), {})[way] = rate_of(one)
+    return rates
+
+
+def _unclear(
+    broker: int, told: Told, counted: Mapping[Direction, Sequence[Series]], label: str
+) -> SeriesProblem | None:
+    if told.unclear:
+        return SeriesProblem(
+            Reason.INTERFACES_UNCLEAR,
+            "which of its interfaces have a cable is not known",
+            ", ".join(sorted(told.unclear)),
+            broker,
+            "Name those that have one in metrics.interfaces; a bond once, itself or its members.",
+        )
+    changed = sorted({name for one in counted.values() for name in came_or_went(one, label)})
+    if not changed:
+        return None
+    return SeriesProblem(
+        Reason.INTERFACES_UNCLEAR,
+        "interfaces that count came or went",
+        ", ".join(changed),
+        broker,
+        "Its load is known again after about a minute. Name those that have a cable in "
+        "metrics.interfaces if others come and go.",
+    )
 
 
 # Clocks of machines that keep time differ by less. A sample from further ahead would look fresh for

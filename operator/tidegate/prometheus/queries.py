@@ -2,7 +2,7 @@
 
 | preset | NICs | left out |
 |---|---|---|
-| NodeExporter | node_exporter's counters of the machine's NICs | virtual devices (see below) |
+| NodeExporter | node_exporter's counters of the machine's NICs | virtual ones (`interfaces`) |
 | Cadvisor | cAdvisor's counters of the Pod's NICs | the same |
 | JmxExporter | the broker's own counters of client and replication bytes | see below |
 
@@ -28,6 +28,7 @@ from tidegate.prometheus.exporters import (
     quota_metrics,
     quota_metrics_with_names,
 )
+from tidegate.prometheus.interfaces import WITHOUT_CABLE
 from tidegate.prometheus.settings import (
     BrokerInstances,
     BrokerLabel,
@@ -191,54 +192,6 @@ def _host(instance: str) -> str:
     )
 
 
-# Bytes of these are counted once more on the NIC below. Bonds and teams are left out rather than
-# their members, whose names vary. enP... is the hidden twin of eth0 on Azure; where it is a real
-# NIC, the broker has no reading and a query of one's own helps.
-_WITHOUT_CABLE = (
-    *(
-        "lo",
-        "veth.*",
-        "docker.*",
-        "podman.*",
-        "cni.*",
-        "cbr.*",
-        "br-.*",
-        "br[0-9].*",
-        "virbr.*",
-        "vnet.*",
-        "lxc.*",
-        "lxd.*",
-        "ovs.*",
-    ),
-    *(
-        "flannel.*",
-        "cali.*",
-        "cilium.*",
-        "weave.*",
-        "antrea.*",
-        "kube-.*",
-        "nodelocaldns",
-        "datapath",
-        "dummy.*",
-        "ifb.*",
-        "wg.*",
-    ),
-    *(
-        "tun.*",
-        "tap.*",
-        "tailscale.*",
-        "vxlan.*",
-        "geneve.*",
-        "genev_.*",
-        "gre.*",
-        "erspan.*",
-        "sit.*",
-        "ip6.*",
-        "ip_vti.*",
-        "ipip.*",
-    ),
-    *("bond.*", "team.*", "vlan.*", "macvlan.*", "macvtap.*", "ipvlan.*", ".+[.@].+", "enP.+"),
-)
 # Strimzi's, beside <cluster>-kafka-0; a pattern of the brokers' Pods decides otherwise
 _OTHER_PODS = ".+-(zookeeper|connect|mirrormaker2)-[0-9]+"
 
@@ -283,7 +236,7 @@ def _chosen(settings: MetricsSettings, brokers: str, *, unnamed: bool) -> dict[s
     declared = _given(settings.queries)
     if settings.preset is Preset.CUSTOM:
         return declared
-    return _given(_clients(brokers, unnamed=unnamed)) | _nics(settings.preset, brokers) | declared
+    return _given(_clients(brokers, unnamed=unnamed)) | _nics(settings, brokers) | declared
 
 
 def _given(queries: Queries) -> dict[str, str]:
@@ -294,11 +247,18 @@ def _given(queries: Queries) -> dict[str, str]:
     }
 
 
-def _nics(preset: Preset, brokers: str) -> dict[str, str]:
-    match preset:
+def _interfaces(settings: MetricsSettings, label: str) -> str:
+    """The matcher for interfaces: the wanted ones, or any that may have a cable."""
+    if not settings.interfaces:
+        return matches_none(label, WITHOUT_CABLE)
+    return matches(label, *(literally(one).replace(r"\*", ".*") for one in settings.interfaces))
+
+
+def _nics(settings: MetricsSettings, brokers: str) -> dict[str, str]:
+    match settings.preset:
         case Preset.CADVISOR:
             devices, pods = (
-                matches_none("interface", _WITHOUT_CABLE),
+                _interfaces(settings, "interface"),
                 matches_none("pod", [_OTHER_PODS]),
             )
             egress, ingress = (
@@ -315,7 +275,7 @@ def _nics(preset: Preset, brokers: str) -> dict[str, str]:
                 "ingress": broker_bytes("in", CLIENTS, REPLICATION, brokers=brokers),
             }
         case _:
-            devices = matches_none("device", _WITHOUT_CABLE)
+            devices = _interfaces(settings, "device")
             egress, ingress = (
                 is_equal("__name__", f"node_network_{way}_bytes_total")
                 for way in ("transmit", "receive")

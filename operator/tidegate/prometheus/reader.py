@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tidegate.prometheus.client import PrometheusClient
+from tidegate.prometheus.interfaces import judged_directions
 from tidegate.prometheus.kafka_clients import (
     ClientSample,
     EntityNames,
@@ -15,7 +16,7 @@ from tidegate.prometheus.kafka_clients import (
     Who,
     newest_of_each,
 )
-from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, nic_spans
+from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, Cables, nic_spans, only_cables
 from tidegate.prometheus.queries import broker_of, identity_of, queries_of
 from tidegate.prometheus.questions import Asking, Group, Groups
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount, problems_of
@@ -237,7 +238,8 @@ class PrometheusReader:
         clients, odd, unread = self._ask_clients(asking, sources, busiest_first)
         changed = self._changed(asking, sources.found)
         read_at = self._clock()
-        nic, nic_problems = self._nic(nics, brokers, read_at, changed)
+        cables = only_cables(nics, self._settings, broker_of=self._broker_of)
+        nic, nic_problems = self._nic(cables, brokers, read_at, changed)
         known = self._clients = self._known_clients(clients, unread, read_at, changed)
         problems = (
             *asking.problems,
@@ -245,7 +247,14 @@ class PrometheusReader:
             *problems_of(odd),
             *self._unmetered(known, unread, brokers, changed),
         )
-        return Readings(read_at, self._settings.scrape_interval_seconds, nic, known, problems)
+        return Readings(
+            read_at,
+            self._settings.scrape_interval_seconds,
+            nic,
+            known,
+            problems,
+            {broker: found for broker, found in cables.interfaces.items() if broker in brokers},
+        )
 
     def close(self) -> None:
         """Hang up."""
@@ -354,15 +363,19 @@ class PrometheusReader:
 
     def _nic(
         self,
-        nics: Mapping[Direction, list[Series]],
+        cables: Cables,
         brokers: Collection[int],
         read_at: float,
         changed: Mapping[Key, SeriesProblem],
     ) -> tuple[Nics, tuple[ReadingProblem, ...]]:
         nic = dict[tuple[int, Direction], tuple[NicSpan, ...]]()
-        left_out = list(dict.fromkeys(changed.values()))
-        reported: set[tuple[int | None, Direction]] = set()
-        for way, series in nics.items():
+        left_out = [*dict.fromkeys(changed.values()), *cables.problems]
+        reported: set[tuple[int | None, Direction]] = {
+            (problem.broker, way)
+            for problem in cables.problems
+            for way in judged_directions(self._settings)
+        }
+        for way, series in cables.series.items():
             spans, odd = nic_spans(series, way, broker_of=self._broker_of, read_at_seconds=read_at)
             nic.update({(broker, way): found for broker, found in spans.items() if found})
             reported |= {(problem.broker, way) for problem in odd}
@@ -372,7 +385,7 @@ class PrometheusReader:
             reported.add(key)
             nic.pop(key, None)
         absent = absent_nics(
-            nic, brokers, nics.keys(), reported=reported, seconds=self._nic_seconds
+            nic, brokers, cables.series.keys(), reported=reported, seconds=self._nic_seconds
         )
         stale = stale_nics(
             nic,

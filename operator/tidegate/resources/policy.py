@@ -432,6 +432,10 @@ class WhenStale(SchemaModel):
     )
 
 
+# Linux allows any sign but / and space; * stands for any signs.
+InterfaceName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:@*-]+$")]
+
+
 class MetricsSource(SchemaModel):
     """The source of load: where and how often it is measured, and when a reading is too old."""
 
@@ -458,6 +462,16 @@ class MetricsSource(SchemaModel):
         description="How a series names the broker that it is about. Unset means the label broker; "
         "with preset Cadvisor the number at the end of the label pod.",
     )
+    interfaces: tuple[InterfaceName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=32,
+        description="The network interfaces that are added up as a broker's NIC, with presets "
+        "NodeExporter and Cadvisor: names such as ens5, where * stands for any characters "
+        "(eno*). Name a bond once, by its members or itself. Unset means those that are known "
+        "to have a cable; where that is not known, the broker's load counts as unknown.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
     scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
         default=15, description="How often Prometheus scrapes the brokers. Unset means 15."
     )
@@ -479,6 +493,28 @@ class MetricsSource(SchemaModel):
             reason="FieldValueRequired",
             field_path=".queries",
             holds=lambda metrics: metrics.preset != "Custom" or metrics.queries is not None,
+        ),
+        Rule(
+            cel="!has(self.interfaces) || !has(self.preset) || "
+            "self.preset in ['NodeExporter', 'Cadvisor']",
+            message="interfaces are of presets NodeExporter and Cadvisor: the others count no "
+            "interfaces by name",
+            field_path=".interfaces",
+            holds=lambda metrics: (
+                metrics.interfaces is None or metrics.preset in ("NodeExporter", "Cadvisor")
+            ),
+        ),
+        Rule(
+            cel="!has(self.interfaces) || !has(self.queries) || !(has(self.queries.egress) && "
+            "has(self.queries.ingress))",
+            message="interfaces have no effect where queries replace both egress and ingress",
+            field_path=".interfaces",
+            holds=lambda metrics: (
+                metrics.interfaces is None
+                or metrics.queries is None
+                or metrics.queries.egress is None
+                or metrics.queries.ingress is None
+            ),
         ),
         Rule(
             cel="!has(self.staleAfterSeconds) || self.staleAfterSeconds >= "

@@ -62,6 +62,13 @@ class BrokerStatus(SchemaModel):
         description="Over or Within its limits, or Unknown without a fresh reading."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
+    interfaces: tuple[Annotated[str, Field(max_length=64)], ...] | None = Field(
+        default=None,
+        max_length=32,
+        description="The network interfaces that are added up as its NIC; unset where the source "
+        "of readings has none, or which of them have a cable is not known.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
 
 
 class LevelStatus(SchemaModel):

@@ -2,10 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.exporters import CLIENTS, REPLICATION
+from tidegate.prometheus.interfaces import interface_label, judged_directions, told_apart
+from tidegate.prometheus.nics import NIC_LABELS
 from tidegate.prometheus.queries import (
     broker_bytes,
     broker_matcher,
@@ -37,6 +41,7 @@ from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import open_reader
+from tidegate_logic.model import Direction as NicDirection
 
 # Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times
 # are selected exactly as the operator does (`prometheus.queries`), so that tables and decisions use
@@ -187,12 +192,57 @@ def read_broker(
         for role, one in own.asked(each, reading)
     }
     found = dict(zip(asked, transport.read_all(list(asked.values())), strict=True))
-    return {
+    samples = {
         direction: DirectionSamples(
             **{role: own.among(series) for (way, role), series in found.items() if way == direction}
         )
         for direction in selections
     }
+    return {
+        direction: replace(samples[direction], nics=nics)
+        for direction, nics in cables_of(samples, settings).items()
+    }
+
+
+_WAYS: Mapping[Direction, NicDirection] = {
+    "fetch": NicDirection.EGRESS,
+    "produce": NicDirection.INGRESS,
+}
+
+
+def cables_of(
+    samples: Mapping[Direction, DirectionSamples], settings: MetricsSettings
+) -> Mapping[Direction, Sequence[SeriesSamples]]:
+    """The NICs' series of interfaces with a cable, as the operator tells them (`told_apart`), from
+    what each carried in this time; none of an exporter where that is not known.
+    """
+    label, ways = interface_label(settings), judged_directions(settings)
+    nics = {direction: each.nics for direction, each in samples.items()}
+    if label is None:
+        return nics
+    rates: dict[frozenset[tuple[str, str]], dict[str, float]] = {}
+    judged = [direction for direction in nics if _WAYS[direction] in ways]
+    for one in (one for direction in judged for one in nics[direction]):
+        each, name = rates.setdefault(_exporter(one), {}), one.labels.get(label, "")
+        each[name] = each.get(name, 0.0) + _rate_of(one)
+    counted = {exporter: told_apart(each, settings).counted for exporter, each in rates.items()}
+    return nics | {
+        direction: [
+            one for one in nics[direction] if one.labels.get(label, "") in counted[_exporter(one)]
+        ]
+        for direction in judged
+    }
+
+
+def _rate_of(series: SeriesSamples) -> float:
+    """As `interfaces.rate_of`."""
+    seconds = (int(series.times_ms[-1]) - int(series.times_ms[0])) / 1000
+    grown = np.maximum(np.diff(series.values), 0).sum()
+    return float(grown) / seconds if seconds else 0.0
+
+
+def _exporter(series: SeriesSamples) -> frozenset[tuple[str, str]]:
+    return frozenset(item for item in series.labels.items() if item[0] not in NIC_LABELS)
 
 
 class _OwnSeries:

@@ -51,7 +51,7 @@ _NODE = """\
 node_network_transmit_bytes_total{{device="eth0"}} {eth0}
 node_network_transmit_bytes_total{{device="eth1"}} {eth1}
 node_network_transmit_bytes_total{{device="lo"}} {other}
-node_network_transmit_bytes_total{{device="bond0"}} {other}
+node_network_transmit_bytes_total{{device="bond0"}} {bond}
 node_network_transmit_bytes_total{{device="veth12ab"}} {other}
 node_network_receive_bytes_total{{device="eth0"}} {eth1}
 node_network_receive_bytes_total{{device="docker0"}} {other}
@@ -105,7 +105,8 @@ def twin_page(scrape: int) -> str:
 
 
 def _counters(scrape: int) -> dict[str, int]:
-    return {"eth0": EGRESS_STEP * scrape, "eth1": SECOND_NIC_STEP * scrape, "other": 10**9 * scrape}
+    one, other = EGRESS_STEP * scrape, SECOND_NIC_STEP * scrape
+    return {"eth0": one, "eth1": other, "bond": one + other, "other": 10**9 * scrape}
 
 
 def _odd_counters(broker: int, scrape: int) -> str:

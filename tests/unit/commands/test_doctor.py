@@ -5,6 +5,7 @@ The ten broken set-ups are played on real parts in tests/integration/commands/te
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.prometheus.probe import Found
-from tidegate_logic.model import ClientRate, Direction, Entity, QuotaKey, ReadingProblem, Readings
+from tidegate_logic.model import (
+    ClientRate,
+    Direction,
+    Entity,
+    Interface,
+    QuotaKey,
+    ReadingProblem,
+    Readings,
+)
 from tidegate_logic.reasons import Reason
 
 ROOT = Path(__file__).parents[3]
@@ -133,6 +142,13 @@ def _remembers_a_ledger(world: Any) -> None:
     )
 
 
+def _counts(world: Any, *interfaces: Interface) -> None:
+    """Broker 1 counts these, and the others have one each."""
+    before = world.readings()
+    others = {broker: (Interface("ens5", 1e6, 1e6),) for broker in BROKERS - {1}}
+    world.readings = lambda: replace(before, interfaces=others | {1: interfaces})
+
+
 CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
     "no kinds": (
         lambda world: setattr(world, "served", frozenset({"businesstiers"})),
@@ -212,6 +228,26 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
         _pods_beside,
         {("problem", "clusters", "MetricsAmbiguous"), ("warning", "clusters", "SourceChanged")},
     ),
+    "interfaces that are unclear": (
+        lambda world: setattr(
+            world,
+            "readings",
+            lambda: Readings(
+                world.now,
+                15.0,
+                problems=(ReadingProblem(Reason.INTERFACES_UNCLEAR, "Broker 1: a, b.", 1),),
+            ),
+        ),
+        {("problem", "interfaces", "InterfacesUnclear")},
+    ),
+    "interfaces that mirror each other": (
+        lambda world: _counts(world, Interface("eth0", 9e6, 3e6), Interface("eth1", 3e6, 9e6)),
+        {("warning", "interfaces", "InterfacesUnclear")},
+    ),
+    "interfaces with the same bytes": (
+        lambda world: _counts(world, Interface("eth0", 9e6, 3e6), Interface("eth1", 9e6, 3e6)),
+        {("warning", "interfaces", "InterfacesUnclear")},
+    ),
     "no rule for users": (
         _only_client_ids,
         {("warning", "series", "ClientsNotMetered")},
@@ -245,6 +281,18 @@ def test_each_fault_has_its_reason_what_follows_and_what_to_do(
     found = [one for one in findings(sound) if one["state"] in ("problem", "warning")]
     assert all(one["soWhat"] and one["toDo"] for one in found)
     golden("\n".join(f"{one['what']}\n  so: {one['soWhat']}\n  do: {one['toDo']}" for one in found))
+
+
+def test_a_sum_above_the_capacity_is_a_warning_and_interfaces_are_named(
+    sound: Any, golden: Callable[[str], None]
+) -> None:
+    (listed,) = sound.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
+    limits = {"egress": {"limit": "100M", "capacity": "125M"}}
+    sound.kubernetes.edit(ref, lambda policy: policy["spec"].update(brokers=limits))
+    _counts(sound, Interface("eth0", 1e8, 3e6), Interface("eth1", 3e7, 3e6))
+    assert wrong(sound) == {("warning", "interfaces", "InterfacesUnclear")}
+    golden("\n".join(one["what"] for one in findings(sound) if one["check"] == "interfaces"))
 
 
 def test_a_broker_that_refuses_the_login_does_not_hide_the_rest(

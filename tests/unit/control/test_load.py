@@ -2,6 +2,7 @@
 metering quota.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, Stage
+from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 from tidegate_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
 from tidegate_logic.model import (
     ClientRate,
     Direction,
     Entity,
+    Interface,
     NicSpan,
     QuotaKey,
     ReadingProblem,
@@ -145,6 +148,23 @@ def test_rates_that_change_write_no_status(stage: Stage, policy: ObjectRef) -> N
         read(stage, broker_1=rate)
         stage.run()
     assert stage.kubernetes.get(policy) == before
+
+
+def test_the_interfaces_that_are_added_up_are_named_for_each_broker(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    read(stage, broker_1=1)
+    counted = {1: (Interface("eno1", 1.0, 1.0), Interface("eno2", 1.0, 1.0))}
+    stage.readings = replace(stage.readings, interfaces=counted)
+    stage.run()
+    shown = [["eno1", "eno2"], None, None]
+    assert [one.get("interfaces") for one in brokers(stage, policy)] == shown
+    stage.leaders.error = Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answers.")
+    stage.kubernetes.edit(policy, lambda obj: obj.update(json.loads(json.dumps(obj))))
+    stage.now += 60
+    stage.run()
+    assert stage.condition(policy, "ClusterReachable")[0] == "False"
+    assert [one.get("interfaces") for one in brokers(stage, policy)] == shown
 
 
 def test_a_limit_is_shown_for_each_broker(stage: Stage, policy: ObjectRef) -> None:

@@ -517,6 +517,27 @@ METRICS_AND_BROKERS = (
         policy({"metrics.prometheus.url": "prom:9090"}),
         "spec.metrics.prometheus.url",
     ),
+    *(
+        BadInput(
+            f"interfaces of {preset}",
+            policy({"metrics.preset": preset, "metrics.interfaces": ["ens5"]}),
+            "spec.metrics.interfaces",
+            "interfaces are of presets NodeExporter and Cadvisor",
+        )
+        for preset in ("JmxExporter", "Custom")
+    ),
+    BadInput(
+        "interfaces beside queries for both directions",
+        policy({"metrics.queries.ingress": "received", "metrics.interfaces": ["ens5"]}),
+        "spec.metrics.interfaces",
+        "interfaces have no effect",
+    ),
+    BadInput(
+        "an interface with a space",
+        policy({"metrics.interfaces": ["ens 5"]}),
+        "spec.metrics.interfaces[0]",
+    ),
+    BadInput("no interfaces", policy({"metrics.interfaces": []}), "spec.metrics.interfaces"),
     BadInput(
         "stale before the next scrape",
         policy({"metrics.staleAfterSeconds": 14}),

@@ -70,6 +70,7 @@ _POLICY: Document = {
             "queries": {"egress": "node_network_transmit_bytes_total"},
             "matchers": {"cluster": "orders"},
             "brokerIdentity": {"label": "broker"},
+            "interfaces": ["ens5", "eno*", "eth0.100", "enp3s0@if5"],
             "scrapeIntervalSeconds": 15,
             "staleAfterSeconds": 45,
             "whenStale": {"afterSeconds": 900, "action": "Hold"},

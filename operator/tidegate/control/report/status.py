@@ -60,6 +60,7 @@ from tidegate_logic.model import (
     BrokerLimit,
     Entity,
     Hold,
+    Interface,
     Mode,
     Override,
     QuotaKey,
@@ -322,6 +323,7 @@ def _conflict(members: Sequence[MemberReport]) -> Verdict:
 
 
 MAX_BROKERS = 1000
+MAX_INTERFACES = 32  # of one broker
 Part = TypeVar("Part", bound=SchemaModel)
 _NOW = "; "  # between what began a throttle and what is now
 _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
@@ -436,7 +438,7 @@ def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerSta
     topology = result.seen.observation.topology
     if topology is None:
         return _parsed(previous, "brokers", BrokerStatus)
-    limits = result.seen.observation.policy.limits
+    limits, readings = result.seen.observation.policy.limits, result.seen.observation.readings
     pressures = {one.broker: one.pressure for one in result.decision.watched or ()}
     now = rfc3339(result.seen.observation.now_seconds) if pressures else None
     since = {
@@ -449,18 +451,26 @@ def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerSta
             limits.of(broker),
             pressure := pressures.get(broker, Pressure.UNKNOWN),
             since.get((broker, pressure.value)) or now,
+            readings.interfaces.get(broker, ()) if readings is not None else (),
         )
         for broker in sorted(topology.brokers)[:MAX_BROKERS]
     )
 
 
-def _broker(broker: int, limit: BrokerLimit, pressure: Pressure, since: str | None) -> BrokerStatus:
+def _broker(
+    broker: int,
+    limit: BrokerLimit,
+    pressure: Pressure,
+    since: str | None,
+    interfaces: Sequence[Interface],
+) -> BrokerStatus:
     document = {
         "id": broker,
         "egressLimit": limit.egress,
         "ingressLimit": limit.ingress,
         "pressure": pressure.value,
         "since": since,
+        "interfaces": tuple(one.name for one in interfaces[:MAX_INTERFACES]) or None,
     }
     return BrokerStatus.model_validate(
         {name: value for name, value in document.items() if value is not None}
@@ -543,7 +553,10 @@ def _previous_counts(previous: Mapping[str, Any]) -> QuotaCounts | None:
 
 def _parsed(previous: Mapping[str, Any], field: str, model: type[Part]) -> tuple[Part, ...] | None:
     entries = previous.get(field)
-    return None if entries is None else tuple(model.model_validate(entry) for entry in entries)
+    if entries is None:
+        return None
+    # a list of Kubernetes' is a tuple here
+    return tuple(model.model_validate(entry, strict=False) for entry in entries)
 
 
 def rfc3339(seconds: float) -> str:
