@@ -51,6 +51,15 @@ PolicyFiles = Annotated[
     ),
 ]
 
+Interfaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--interface",
+        metavar="NAME",
+        help="Only this network interface counts as a broker's NIC, as in a policy's "
+        "`metrics.interfaces`; * stands for any characters, and several may be given.",
+    ),
+]
 Matchers = Annotated[
     list[str] | None,
     typer.Option(
@@ -130,6 +139,7 @@ def run(
         int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="How often it scrapes.")
     ] = 15,
     matcher: Matchers = None,
+    interface: Interfaces = None,
     cluster_id: ClusterId = None,
     running: Annotated[
         bool,
@@ -196,6 +206,7 @@ def run(
             brokers=brokers,
             scrape_interval_seconds=scrape_interval_seconds,
             matchers=_matchers(matcher),
+            interfaces=_interfaces(interface, preset),
         )
         request = RollupRequest(
             settings,
@@ -267,6 +278,7 @@ def backfill(
         ),
     ] = 15,
     matcher: Matchers = None,
+    interface: Interfaces = None,
     cluster_id: ClusterId = None,
     file: PolicyFiles = None,
     catalog: Catalog = None,
@@ -334,6 +346,7 @@ def backfill(
             brokers=brokers,
             scrape_interval_seconds=scrape_interval_seconds,
             matchers=_matchers(matcher),
+            interfaces=_interfaces(interface, preset),
         )
         source = policy_of(around, file)
         request = RollupRequest(
@@ -420,6 +433,15 @@ def _exit_code_of(error: Exception) -> int:
     from tidegate.rollup.tables.format import OtherOwner
 
     return EXIT_BAD_CONFIGURATION if isinstance(error, OtherOwner) else ExitCode.ERROR
+
+
+def _interfaces(given: list[str] | None, preset: Preset) -> tuple[str, ...]:
+    if given and preset not in (Preset.NODE_EXPORTER, Preset.CADVISOR):
+        raise InvalidResource(
+            f"--interface is of presets NodeExporter and Cadvisor: {preset} counts no interfaces "
+            "by name."
+        )
+    return tuple(given or ())
 
 
 def _matchers(given: list[str] | None) -> dict[str, str]:

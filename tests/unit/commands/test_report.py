@@ -344,6 +344,16 @@ def test_a_store_without_anything_is_not_verified(tmp_path: Path, store: Path) -
     assert call("rollup", "verify", "--store", str(store))[0] == 0
 
 
+@pytest.mark.parametrize("preset", ["JmxExporter", "Custom"])
+def test_interfaces_are_refused_with_presets_that_have_none(tmp_path: Path, preset: str) -> None:
+    code, said = call(
+        *("rollup", "run", "--prometheus", "http://127.0.0.1:1", "--from", "2h"),
+        *("--out", str(tmp_path), "--preset", preset, "--interface", "ens5"),
+    )
+    assert code == 1
+    assert "--interface is of presets NodeExporter and Cadvisor" in " ".join(said.split())
+
+
 def test_days_are_read_where_period_and_rates_begin_with_days_of_utc(
     store: Path, files: Path
 ) -> None:
