@@ -108,13 +108,16 @@ class Examination:
             for check in ("zookeeper", "kafka", "prometheus"):
                 yield unknown(check, "Not examined: there is no policy that says where it is.")
             return
-        brokers, metered = yield from examine_cluster(self._around, source, self._asked.access)
+        brokers, metered, controllers = yield from examine_cluster(
+            self._around, source, self._asked.access
+        )
         yield from examine_metrics(
             self._around,
             source,
             self._metrics_credentials,
             brokers=brokers,
             metered=metered,
+            controllers=controllers,
         )
 
     def _kubernetes(self, named: PolicyOptions) -> Generator[Finding, None, PolicySource | None]:

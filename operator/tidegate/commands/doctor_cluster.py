@@ -2,6 +2,7 @@
 whose cluster it is, quota plugins and the quota window.
 """
 
+import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 
@@ -30,15 +31,15 @@ from tidegate_logic.reasons import Reason
 
 def examine_cluster(
     around: CommandContext, source: PolicySource, access: AccessOptions
-) -> Generator[Finding, None, tuple[frozenset[int], frozenset[Entity]]]:
-    """Findings about ZooKeeper and the brokers; returns the live brokers, and the entities of the
-    tiers that have a quota in Kafka.
+) -> Generator[Finding, None, tuple[frozenset[int], frozenset[Entity], frozenset[int]]]:
+    """Findings about ZooKeeper and the brokers; returns the live brokers, the entities of the tiers
+    that have a quota in Kafka, and the controllers as far as they are known.
     """
     try:
         with opened_cluster(around, source, access) as cluster:
             facts, metered, told = yield from _quota_store(source, cluster)
-            brokers = yield from _brokers(source, cluster, facts, told)
-            return brokers, metered
+            brokers, voters = yield from _brokers(source, cluster, facts, told)
+            return brokers, metered, voters | _quorum(cluster)
     except TidegateError as error:  # no Secret, or one without the key that is named
         yield problem(
             "secrets",
@@ -47,7 +48,18 @@ def examine_cluster(
             f"ZooKeeper and the brokers cannot be logged in to. {QUOTAS_STAY}",
             "Correct the Secret, or the fields of spec.kafka that name it.",
         )
-        return frozenset(), frozenset()
+        return frozenset(), frozenset(), frozenset()
+
+
+def _quorum(cluster: KafkaCluster) -> frozenset[int]:
+    """The controllers that the brokers name; none where they do not, or have no quorum."""
+    store = cluster.store
+    if not isinstance(store, AdminQuotaStore):
+        return frozenset()
+    try:
+        return store.controllers() if store.is_kraft() else frozenset()
+    except TidegateError:  # there is a finding about brokers that do not answer already
+        return frozenset()
 
 
 def _ledger(
@@ -173,13 +185,16 @@ def login_words(
 _PLUGIN = "client.quota.callback.class"
 _SAMPLES, _SAMPLE_SECONDS = "quota.window.num", "quota.window.size.seconds"
 _VERSION, _ROLES = "inter.broker.protocol.version", "process.roles"
-_ASKED = (_PLUGIN, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES)
+_VOTERS = "controller.quorum.voters"  # a quorum whose members may change has none
+_ASKED = (_PLUGIN, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES, _VOTERS)
 
 
 def _brokers(
     source: PolicySource, cluster: KafkaCluster, facts: ClusterFacts | None, told: str
-) -> Generator[Finding, None, frozenset[int]]:
-    """`told` is an error that there is a finding about already."""
+) -> Generator[Finding, None, tuple[frozenset[int], frozenset[int]]]:
+    """Returns the live brokers, and the controllers that their settings list.
+
+    `told` is an error that there is a finding about already."""
     kafka = source.kafka
     login = login_words(kafka.tls, kafka.authentication)
     try:
@@ -196,7 +211,7 @@ def _brokers(
                 f"Partition leaders are not known. {QUOTAS_STAY}",
                 "Check spec.kafka: bootstrapServers, tls, and the Secret with the login.",
             )
-        return frozenset()
+        return frozenset(), frozenset()
     brokers = topology.brokers
     settings = cluster.topology.settings(brokers, _ASKED)
     yield ok(
@@ -226,7 +241,8 @@ def _brokers(
             "Correct spec.members[].topics, or grant Describe on the topic.",
         )
     yield from _settings_findings(source, brokers, settings)
-    return brokers
+    listed = ",".join(one.get(_VOTERS, "") for one in settings.values())
+    return brokers, frozenset(int(found) for found in re.findall(r"([0-9]+)@", listed))
 
 
 def _kind_of(settings: Iterable[Mapping[str, str]]) -> str:

@@ -21,7 +21,7 @@ from tidegate.commands.findings import (
 from tidegate.commands.inputs import PolicySource, metrics_of
 from tidegate.errors import TidegateError
 from tidegate.prometheus.probe import Found
-from tidegate.prometheus.queries import identity_of
+from tidegate.prometheus.queries import POD_LABELS, identity_of
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
 from tidegate_logic.model import Entity, Readings
 from tidegate_logic.reasons import Reason
@@ -57,8 +57,11 @@ def examine_metrics(
     *,
     brokers: frozenset[int],
     metered: frozenset[Entity],
+    controllers: frozenset[int],
 ) -> Iterator[Finding]:
     """Findings about the policy's Prometheus. `metered` are the members that have a quota.
+
+    `controllers` are the ones that are known of a cluster without ZooKeeper.
 
     `brokers` are the live ones; empty = not known, and then no broker can be missed.
     """
@@ -106,8 +109,9 @@ def examine_metrics(
     yield from _not_asked({one.name for one in found})
     with closing(around.open_reader(settings)) as reader:
         readings = reader.read(brokers)
-    yield from _strangers(found, brokers)
-    yield from _problems(readings, {one.name for one in lacking})
+    narrow = _how_to_narrow(settings)
+    yield from _strangers(found, brokers, controllers - brokers, narrow)
+    yield from _problems(readings, {one.name for one in lacking}, narrow)
     yield from _absent_kinds(metered, {entity for entity, _, _ in readings.clients})
 
 
@@ -264,19 +268,36 @@ _ORDER_RULES = (
 _MIXED = "Set spec.metrics.matchers to labels that only this cluster's series have."
 
 
-def _strangers(found: Sequence[Found], brokers: frozenset[int]) -> Iterator[Finding]:
-    others = frozenset().union(*(one.brokers for one in found)) - brokers
+def _how_to_narrow(settings: MetricsSettings) -> str:
+    identity = identity_of(settings)
+    if not isinstance(identity, BrokerLabel) or identity.name not in POD_LABELS:
+        return _MIXED
+    return (
+        f"Set spec.metrics.brokerIdentity to label: {identity.name} with podPattern: an expression "
+        "that only the brokers' Pods match, such as orders-kafka-.*; for two clusters or replicas, "
+        "set spec.metrics.matchers to labels that only this cluster's series have."
+    )
+
+
+def _strangers(
+    found: Sequence[Found], brokers: frozenset[int], controllers: frozenset[int], narrow: str
+) -> Iterator[Finding]:
+    every = frozenset().union(*(one.brokers for one in found)) - brokers
+    if of_controllers := every & controllers:
+        which = broker_words(of_controllers).replace("broker", "controller")
+        yield ok("clusters", f"Series of {which} are passed over: they are no brokers.")
+    others = every - controllers
     if others:
         yield warning(
             "clusters",
             Reason.SOURCE_CHANGED,
             f"There are also series of {broker_words(others)}, which this cluster does not have.",
             "Series of another Kafka cluster may be taken for this one's, where ids are the same.",
-            _MIXED,
+            narrow,
         )
 
 
-def _problems(readings: Readings, lacking: Collection[str]) -> Iterator[Finding]:
+def _problems(readings: Readings, lacking: Collection[str], narrow: str) -> Iterator[Finding]:
     """What the operator's reading found, without what has been found missing already."""
     reported = set[Reason]()
     if {"egress", "ingress"} & set(lacking):
@@ -294,8 +315,8 @@ def _problems(readings: Readings, lacking: Collection[str]) -> Iterator[Finding]
                 one.reason,
                 one.message,
                 "These readings are left out, so the load of the broker is not known. Two clusters "
-                "in one Prometheus, or two replicas of it, look like this.",
-                _MIXED,
+                "in one Prometheus, two replicas of it, or Pods beside the brokers look like this.",
+                narrow,
             )
         elif one.reason is Reason.CLIENTS_NOT_NAMED:
             yield problem("series", one.reason, one.message, _NOT_ATTRIBUTED, _ORDER_RULES)

@@ -251,7 +251,7 @@ def _queries(declared: MetricQueries | None) -> Selectors:
 
 def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
     if ids.label is not None:
-        return BrokerLabel(ids.label)
+        return BrokerLabel(ids.label, ids.pod_pattern)
     return BrokerInstances({entry.instance: entry.id for entry in ids.instances or ()})
 
 

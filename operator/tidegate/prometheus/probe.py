@@ -99,7 +99,9 @@ class Probe:
         return found if named & set(brokers) else self._with_examples(found, brokers)
 
     def _with_examples(self, found: Found, brokers: Collection[int]) -> Found:
-        anywhere = replace(self._settings, matchers={})
+        identity = self._settings.brokers
+        anyone = replace(identity, pattern=None) if isinstance(identity, BrokerLabel) else identity
+        anywhere = replace(self._settings, matchers={}, brokers=anyone)
         unlabelled = self._examples(queries_of(self._settings, any_broker=True), found.name)
         if unlabelled:
             return replace(
@@ -107,7 +109,7 @@ class Probe:
                 unlabelled=str(unlabelled[0]),
                 labels=_naming_brokers(unlabelled, brokers),
             )
-        if self._settings.matchers:
+        if matchers_of(self._settings):
             elsewhere = self._examples(queries_of(anywhere, any_broker=True), found.name)
             if elsewhere:
                 return replace(found, elsewhere=str(elsewhere[0]))

@@ -239,7 +239,8 @@ _WITHOUT_CABLE = (
     ),
     *("bond.*", "team.*", "vlan.*", "macvlan.*", "macvtap.*", "ipvlan.*", ".+[.@].+", "enP.+"),
 )
-_ZOOKEEPER_PODS = ".+-zookeeper-[0-9]+"  # Strimzi's, beside <cluster>-kafka-0
+# Strimzi's, beside <cluster>-kafka-0; a pattern of the brokers' Pods decides otherwise
+_OTHER_PODS = ".+-(zookeeper|connect|mirrormaker2)-[0-9]+"
 
 
 def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
@@ -270,8 +271,12 @@ def queries_of(
 
 
 def matchers_of(settings: MetricsSettings) -> list[str]:
-    """The settings' matchers, which are added to every query."""
-    return [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
+    """The settings' matchers, and the brokers' Pods, which are added to every query."""
+    equal = [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
+    identity = settings.brokers
+    if isinstance(identity, BrokerLabel) and identity.pattern is not None:
+        return [*equal, matches(identity.name, identity.pattern)]
+    return equal
 
 
 def _chosen(settings: MetricsSettings, brokers: str, *, unnamed: bool) -> dict[str, str]:
@@ -294,7 +299,7 @@ def _nics(preset: Preset, brokers: str) -> dict[str, str]:
         case Preset.CADVISOR:
             devices, pods = (
                 matches_none("interface", _WITHOUT_CABLE),
-                matches_none("pod", [_ZOOKEEPER_PODS]),
+                matches_none("pod", [_OTHER_PODS]),
             )
             egress, ingress = (
                 is_equal("__name__", f"container_network_{way}_bytes_total")

@@ -78,9 +78,14 @@ class PrometheusServer:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLabel:
-    """The label that holds the broker's id, or the name of a Pod with the id at its end."""
+    """The label that holds the broker's id, or the name of a Pod with the id at its end.
+
+    Only series whose label matches `pattern`, a regular expression (RE2) of all of it, are asked
+    for; None = all.
+    """
 
     name: str
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,29 @@ TopicPattern = Annotated[
 ]
 """A topic name, or a prefix ending in `*`; `*` alone means every topic."""
 
+_pod_check, _pod_schema = ruled(
+    matching(
+        r"[a-z0-9.*+?()|\[\]-]+",
+        "must be a regular expression of small letters, digits and the signs . * + ? ( ) | [ ] -",
+    ),
+    Rule(
+        cel="",
+        message="must be a regular expression that can be read, such as orders-kafka-.*",
+        holds=lambda text: _is_expression(text),
+    ),
+)
+PodPattern = Annotated[str, Field(min_length=1, max_length=253), _pod_check, _pod_schema]
+"""A regular expression for the names of Pods, without what RE2 and Python read differently."""
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return "(?" not in text
+
+
 _member_check, _member_schema = ruled(
     matching(
         r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",

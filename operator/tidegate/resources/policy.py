@@ -19,6 +19,7 @@ from tidegate.resources.fields import (
     ClusterId,
     HttpUrl,
     ObjectName,
+    PodPattern,
     TopicName,
     ZooKeeperConnect,
     matching,
@@ -365,6 +366,12 @@ class BrokerIdentity(SchemaModel):
     label: LabelName | None = Field(
         default=None, description="Label whose value is the broker's id."
     )
+    pod_pattern: PodPattern | None = Field(
+        default=None,
+        description="Regular expression for the whole value of label: only series that it matches "
+        "are read. It keeps other Pods of the namespace, such as those of Kafka Connect and of "
+        "other clusters, from being taken for brokers.",
+    )
     instances: tuple[BrokerInstance, ...] | None = Field(
         default=None,
         min_length=1,
@@ -381,6 +388,12 @@ class BrokerIdentity(SchemaModel):
             cel="has(self.label) != has(self.instances)",
             message="must have exactly one of label and instances",
             holds=lambda ids: (ids.label is None) != (ids.instances is None),
+        ),
+        Rule(
+            cel="!has(self.podPattern) || has(self.label)",
+            message="podPattern needs label, such as pod",
+            field_path=".podPattern",
+            holds=lambda ids: ids.pod_pattern is None or ids.label is not None,
         ),
         Rule(
             cel="!has(self.instances) || self.instances.all(i, self.instances.exists_one(j, "

@@ -657,3 +657,7 @@ def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_le
         kafka.broker(leader % 3 + 1).kill()
         wait_until(lambda: not store.has_controller(), "no controller", timeout_seconds=30)
         store.close()
+
+
+def test_the_controllers_of_the_quorum_are_known(kraft: KraftLab, store: AdminQuotaStore) -> None:
+    assert store.controllers() == {node.broker_id for node in kraft.controllers}

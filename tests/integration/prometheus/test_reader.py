@@ -60,6 +60,9 @@ _POD = """\
 container_network_transmit_bytes_total{{id="/a",interface="eth0",pod="orders-kafka-{broker}"}} {eth0}
 container_network_receive_bytes_total{{id="/a",interface="eth0",pod="orders-kafka-{broker}"}} {eth1}
 container_network_transmit_bytes_total{{id="/b",interface="eth0",pod="orders-zookeeper-{broker}"}} {other}
+container_network_transmit_bytes_total{{id="/d",interface="eth0",pod="sink-connect-{broker}"}} {other}
+container_network_receive_bytes_total{{id="/d",interface="eth0",pod="sink-connect-{broker}"}} {other}
+container_network_transmit_bytes_total{{id="/e",interface="eth0",pod="mm-mirrormaker2-{broker}"}} {other}
 container_network_transmit_bytes_total{{id="/c",interface="eth0",pod="web-6d5c7b-x2x9z"}} {other}
 """
 _TRAFFIC = """\

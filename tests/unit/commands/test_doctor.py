@@ -106,6 +106,16 @@ def _without_quotas(world: Any) -> None:
         _lacks(name, related='kafka_broker_bytesin_total{broker="1"}')(world)
 
 
+def _pods_beside(world: Any) -> None:
+    (listed,) = world.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
+    world.kubernetes.edit(ref, lambda raw: raw["spec"]["metrics"].update(preset="Cadvisor"))
+    _lacks("egress", count=4, brokers=BROKERS | {7, 101})(world)
+    world.settings = {**world.settings, "controller.quorum.voters": "101@c1:9090,102@c2:9090"}
+    two = ReadingProblem(Reason.METRICS_AMBIGUOUS, "two of them", 1)
+    world.readings = lambda: Readings(world.now, 15.0, problems=(two,))
+
+
 def _only_client_ids(world: Any) -> None:
     world.store.put(Entity("alice"), {QuotaKey.CONSUMER_BYTE_RATE: "5"})
     rate = ClientRate(world.now, 5.0)
@@ -186,6 +196,10 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
             ),
         ),
         {("problem", "series", "ClientsNotNamed")},
+    ),
+    "Pods beside the brokers": (
+        _pods_beside,
+        {("problem", "clusters", "MetricsAmbiguous"), ("warning", "clusters", "SourceChanged")},
     ),
     "no rule for users": (
         _only_client_ids,

@@ -323,8 +323,24 @@ def test_only_a_reading_asks_for_series_whose_client_went_into_the_metrics_name(
 def test_zookeepers_pods_are_not_taken_for_brokers() -> None:
     found = re.search(r'pod!~"([^"]*)"', queries(Preset.CADVISOR).egress or "")
     assert found
-    assert re.fullmatch(found[1], "orders-zookeeper-0")
-    assert not re.fullmatch(found[1], "orders-kafka-0")
+    for other in ("orders-zookeeper-0", "sink-connect-1", "mm-mirrormaker2-12"):
+        assert re.fullmatch(found[1], other)
+    for broker in ("orders-kafka-0", "orders-pool-a-3", "connect-kafka-1"):
+        assert not re.fullmatch(found[1], broker)
+
+
+def test_a_pattern_of_the_brokers_pods_narrows_every_query_and_own_ones_too() -> None:
+    identity = BrokerLabel("pod", "orders-(kafka|pool)-.*")
+    found = queries(
+        Preset.CADVISOR,
+        brokers=identity,
+        queries=Queries(egress="container_network_x"),
+        matchers={"namespace": "kafka"},
+    )
+    for query in (getattr(found, field.name) for field in fields(Queries)):
+        assert query.endswith(',namespace="kafka",pod=~"orders-(kafka|pool)-.*"}') or query == (
+            'container_network_x{namespace="kafka",pod=~"orders-(kafka|pool)-.*"}'
+        )
 
 
 def test_secrets_never_show() -> None:

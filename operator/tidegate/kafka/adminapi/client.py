@@ -14,6 +14,7 @@ from tidegate.errors import Unauthorized, Unreachable, UserActionRequired, refus
 from tidegate.kafka.brokers import (
     ApiVersionsRequest,
     BrokerConnection,
+    DescribeQuorumRequest,
     MetadataRequest,
     for_code,
     host_and_port,
@@ -24,6 +25,7 @@ from tidegate_logic.reasons import Reason
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _ALTER_CLIENT_QUOTAS, _DESCRIBE_QUORUM = 49, 55  # request numbers
+_METADATA_TOPIC = "__cluster_metadata"
 _NOT_AUTHORIZED = {29: "the topic", 30: "a group", 31: "the cluster", 53: "the transactional id"}
 # a leader, coordinator or controller that is elected, loaded or busy just now
 _PASSING = frozenset({-1, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 74, 75, 76})
@@ -102,6 +104,29 @@ class AdminClient:
                 "spec.kafka.zookeeper.connect; every quota stays as it is.",
             )
         return _DESCRIBE_QUORUM in known
+
+    def controllers(self) -> frozenset[int]:
+        """The ids of the controllers, be they brokers as well or not.
+
+        Empty where this login may not know them (DESCRIBE on the cluster). Raises Unreachable.
+        """
+        kind = DescribeQuorumRequest.TopicData
+        answer = self.read(
+            DescribeQuorumRequest(
+                topics=[
+                    kind(
+                        topic_name=_METADATA_TOPIC,
+                        partitions=[kind.PartitionData(partition_index=0)],
+                    )
+                ]
+            )
+        )
+        return frozenset(
+            voter.replica_id
+            for topic in answer.topics or ()
+            for partition in topic.partitions
+            for voter in partition.current_voters or ()
+        )
 
     def close(self) -> None:
         """Hang up everywhere; later calls raise Unreachable. A second call does nothing."""

@@ -59,6 +59,11 @@ class AdminQuotaStore:
         with self._lock:
             return self._client.is_kraft()
 
+    def controllers(self) -> frozenset[int]:
+        """The ids of the quorum's controllers; empty where this login may not know them."""
+        with self._lock:
+            return self._client.controllers()
+
     def has_controller(self) -> bool:
         """Whether an active controller takes changes of quotas, asked now; nothing is changed."""
         with self._lock:
