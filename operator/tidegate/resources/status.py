@@ -141,6 +141,11 @@ class PolicySummary(SchemaModel):
     throttled: Count | None = Field(
         default=None, description="Levels below their contract now; the list levels has them."
     )
+    unreadable_tiers: Count | None = Field(
+        default=None,
+        description="Tiers of this policy that cannot be read. Their quotas stay as they are, and "
+        "their own condition Ready names the fault. Unset where there are none.",
+    )
 
 
 class RollupStatus(SchemaModel):

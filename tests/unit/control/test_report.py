@@ -63,6 +63,29 @@ def test_a_tier_at_its_contract_names_its_rate_and_the_number_of_leaders(
     golden(ready["message"])
 
 
+@pytest.mark.parametrize("mode", ["Enforce", "Observe"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_policy_names_and_counts_the_tiers_that_cannot_be_read(
+    stage: Stage, mode: str, others: int, golden: Callable[[str], None]
+) -> None:
+    policy = stage.policy(mode=mode)
+    broken = stage.tier("gold")
+    for _ in range(others):
+        stage.tier("silver", user="bob")
+    stage.kubernetes.edit(broken, lambda raw: raw["spec"].update(level="L9"))
+    stage.run()
+    ready = condition(stage, policy)
+    assert ready["status"] == "True"
+    assert "1 tier cannot be read: streaming/gold" in ready["message"]
+    summary = stage.kubernetes.get(policy)["status"]["summary"]
+    assert summary["unreadableTiers"] == 1
+    golden(ready["message"])
+    stage.kubernetes.edit(broken, lambda raw: raw["spec"].update(level="L0"))
+    stage.run()
+    assert "cannot be read" not in condition(stage, policy)["message"]
+    assert "unreadableTiers" not in stage.kubernetes.get(policy)["status"]["summary"]
+
+
 def test_a_ready_policy_whose_quotas_still_step_counts_them(
     stage: Stage, golden: Callable[[str], None]
 ) -> None:

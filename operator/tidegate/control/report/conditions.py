@@ -6,7 +6,7 @@ policy unready.
 Ready does not depend on MetricsFresh, the condition of the brokers' load.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -462,14 +462,19 @@ _REPORTED_STATES = (
 
 
 def policy_verdicts(
-    result: PassResult, *, measured: bool, because: Mapping[str, str]
+    result: PassResult,
+    *,
+    measured: bool,
+    because: Mapping[str, str],
+    unreadable: Collection[str] = (),
 ) -> tuple[Verdict, ...]:
     """The verdicts that every pass has, Ready first.
 
-    `measured`: the policy names metrics; `because`: what each throttled level is throttled for.
+    `measured`: the policy names metrics; `because`: what each throttled level is throttled for;
+    `unreadable`: the keys of tiers that cannot be read.
     """
     return (
-        _ready(result),
+        _ready(result, unreadable),
         _cluster_reachable(result),
         metrics_fresh(result, measured=measured),
         _quotas_in_sync(result),
@@ -477,7 +482,15 @@ def policy_verdicts(
     )
 
 
-def _ready(result: PassResult) -> Verdict:
+def _unreadable_words(tiers: Collection[str]) -> str:
+    if not tiers:
+        return ""
+    more = f" and {len(tiers) - SHOWN} more" if len(tiers) > SHOWN else ""
+    names = ", ".join(sorted(tiers)[:SHOWN])
+    return f"; {counted(len(tiers), 'tier')} cannot be read: {names}{more}"
+
+
+def _ready(result: PassResult, unreadable: Collection[str]) -> Verdict:
     decision = result.decision
     if decision.holds:
         return ready(Truth.FALSE, decision.holds[0].reason, _holds_text(decision.holds))
@@ -497,6 +510,7 @@ def _ready(result: PassResult) -> Verdict:
             (
                 f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written "
                 f"now; nothing is written to Kafka{_unknown_load_words(decision)}"
+                f"{_unreadable_words(unreadable)}"
             ),
         )
     below = sum(one.below_contract for one in decision.levels)
@@ -507,6 +521,7 @@ def _ready(result: PassResult) -> Verdict:
     )
     text = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
     text += _unknown_load_words(decision) + _leaving_words(decision)
+    text += _unreadable_words(unreadable)
     reason = (
         Reason.IN_SYNC
         if decision.in_sync >= decision.managed

@@ -262,6 +262,7 @@ class Reporter:
                 previous=previous,
                 rollups=report.rollups,
                 ledger=report.ledger,
+                unreadable=[tier.key for tier in declared.broken],
             ),
             previous,
             now_seconds=result.seen.observation.now_seconds,

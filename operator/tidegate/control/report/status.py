@@ -5,7 +5,7 @@ value (the brokers, while none answers), the previous one stays. Rates are metri
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil
@@ -343,10 +343,12 @@ def policy_verdict(
     previous: Mapping[str, Any],
     rollups: RollupProgress | None = None,
     ledger: LedgerStatus | None = None,
+    unreadable: Collection[str] = (),
 ) -> PolicyVerdict:
     """The status after a pass. `previous` is the present one, for values that this pass lacks.
 
-    `ledger` is the one that is remembered, without the count of managed quotas.
+    `ledger` is the one that is remembered, without the count of managed quotas; `unreadable` are
+    the keys of tiers that cannot be read.
     """
     decision = result.decision
     brokers, levels = _brokers(result, previous), _levels(result, previous)
@@ -372,6 +374,7 @@ def policy_verdict(
             over=_over(result),
             over_shown=_over_shown(result, measured=spec.metrics is not None),
             throttled=_throttled(result, previous),
+            unreadable_tiers=len(unreadable) or None,
         ),
     )
     now_seconds = result.seen.observation.now_seconds
@@ -385,6 +388,7 @@ def policy_verdict(
                 result,
                 measured=spec.metrics is not None,
                 because={one.level: one.because or "" for one in levels or ()},
+                unreadable=unreadable,
             ),
             *replication_verdicts(
                 result.replication, wanted=spec.replication is not None, previous=previous
