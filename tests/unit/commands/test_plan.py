@@ -584,3 +584,25 @@ def test_a_result_that_may_not_be_read_is_named_in_a_warning(
     (warning,) = json.loads(world.run("plan", "--output", "json").out)["warnings"]
     assert refused.message in warning
     golden(warning)
+
+
+def test_objects_of_a_cluster_with_fields_that_went_are_refused_by_name(world: Any) -> None:
+    """The check before an upgrade: `kubectl get bbp,bt -A -o yaml | tidegate plan -f -`."""
+    spec = {
+        "mode": "Observe",
+        "kafka": {"bootstrapServers": "k:9092"},
+        "deletion": "Keep",
+        "removal": {"maxPercentPerPass": 10},
+    }
+    policy = {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": {"name": "p", "namespace": "a", "uid": "x", "resourceVersion": "3"},
+        "spec": spec,
+        "status": {"observedGeneration": 1},
+    }
+    listed = {"apiVersion": "v1", "kind": "List", "items": [policy]}
+    answer = world.run("plan", "-f", "-", standard_input=json.dumps(listed))
+    assert answer.code == 1
+    assert "spec.deletion" in answer.err
+    assert "spec.removal.maxPercentPerPass" in answer.err
