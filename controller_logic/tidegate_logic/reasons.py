@@ -488,6 +488,10 @@ class Reason(StrEnum):
         "CustomResourcesMissing",
         "The API server does not serve Tidegate's kinds; the CRDs are not installed.",
     )
+    MUTE_OUTLASTS_REQUESTS = (
+        "MuteOutlastsRequests",
+        "maxMuteSeconds is above 25 s, and clients give up on a request after 30 s by default.",
+    )
     QUOTA_WINDOW_DIFFERS = (
         "QuotaWindowDiffers",
         "A broker's quota window is not the one in the policy, so mutes are predicted wrongly.",

@@ -34,6 +34,7 @@ from tidegate.commands.findings import (
 from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
+from tidegate.control.observe import long_mutes
 from tidegate.errors import TidegateError, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
 from tidegate.kube.login import Login, Right
@@ -337,6 +338,15 @@ def _mode(source: PolicySource) -> Iterator[Finding]:
         )
     else:
         yield ok("policy", what)
+    for note in long_mutes(policy):
+        yield warning(
+            "policy",
+            note.reason,
+            f"{note.message}.",
+            "A throttled client that gives up sends again what was already accepted, and "
+            "may disconnect; its throttle delay goes on.",
+            "Set request.timeout.ms of the tiers' clients, or escalation.maxMuteSeconds.",
+        )
     if not tiers:
         yield warning(
             "policy",

@@ -26,6 +26,7 @@ from tidegate_logic.model import (
     Entity,
     Note,
     Observation,
+    Policy,
     Readings,
     ReplicationOnNics,
     StoredQuota,
@@ -388,6 +389,7 @@ class Observer:
             facts,
             (
                 *self._warnings(facts, topology, cluster, now_seconds=now_seconds),
+                *long_mutes(declared.policy),
                 *unknown_tiers(declared),
                 *([Note(loss.reason, loss.message)] if loss is not None else []),
             ),
@@ -453,6 +455,22 @@ class Observer:
         )
         if plugins:
             yield Note(Reason.QUOTAS_IGNORED, plugin_words(plugins))
+
+
+# Java's request.timeout.ms is 30 s, librdkafka's socket.timeout.ms 60 s; the rest is the request
+_LONGEST_MUTE_SECONDS = 25
+
+
+def long_mutes(policy: Policy) -> Iterator[Note]:
+    """The warning that clients may give up on requests before their throttle delay ends."""
+    if policy.max_mute_seconds > _LONGEST_MUTE_SECONDS:
+        yield Note(
+            Reason.MUTE_OUTLASTS_REQUESTS,
+            f"escalation.maxMuteSeconds is {policy.max_mute_seconds}, and clients give up on a "
+            "request after request.timeout.ms, 30 s by default: set theirs to at least "
+            f"{(policy.max_mute_seconds + 5) * 1000}, or lower maxMuteSeconds to "
+            f"{_LONGEST_MUTE_SECONDS}",
+        )
 
 
 def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:

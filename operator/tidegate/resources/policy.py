@@ -708,7 +708,8 @@ class Escalation(SchemaModel):
     max_mute_seconds: Annotated[int, Field(ge=2, le=120)] = Field(
         default=12,
         description="Longest silence that one lowering may cause for a client, whatever its cause. "
-        "Clients give up on a request after 30 s by default. Unset means 12.",
+        "Clients give up on a request after request.timeout.ms, 30 s by default, so above 25 a "
+        "warning asks for theirs to be longer. Unset means 12.",
     )
     cut_to_percent: PercentOfLimit = Field(
         default=97,

@@ -106,10 +106,17 @@ def _without_quotas(world: Any) -> None:
         _lacks(name, related='kafka_broker_bytesin_total{broker="1"}')(world)
 
 
-def _pods_beside(world: Any) -> None:
+def _edit(world: Any, change: Callable[[Any], object]) -> None:
     (listed,) = world.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items
-    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
-    world.kubernetes.edit(ref, lambda raw: raw["spec"]["metrics"].update(preset="Cadvisor"))
+    world.kubernetes.edit(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed), change)
+
+
+def _long_mutes(world: Any) -> None:
+    _edit(world, lambda raw: raw["spec"].update(escalation={"maxMuteSeconds": 26}))
+
+
+def _pods_beside(world: Any) -> None:
+    _edit(world, lambda raw: raw["spec"]["metrics"].update(preset="Cadvisor"))
     _lacks("egress", count=4, brokers=BROKERS | {7, 101})(world)
     world.settings = {**world.settings, "controller.quorum.voters": "101@c1:9090,102@c2:9090"}
     two = ReadingProblem(Reason.METRICS_AMBIGUOUS, "two of them", 1)
@@ -196,6 +203,10 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
             ),
         ),
         {("problem", "series", "ClientsNotNamed")},
+    ),
+    "mutes that outlast requests": (
+        _long_mutes,
+        {("warning", "policy", "MuteOutlastsRequests")},
     ),
     "Pods beside the brokers": (
         _pods_beside,

@@ -86,6 +86,18 @@ def test_a_policy_names_and_counts_the_tiers_that_cannot_be_read(
     assert "unreadableTiers" not in stage.kubernetes.get(policy)["status"]["summary"]
 
 
+@pytest.mark.parametrize(("seconds", "is_warned"), [(25, False), (26, True), (120, True)])
+def test_a_policy_warns_of_mutes_that_outlast_the_requests_of_clients(
+    stage: Stage, seconds: int, is_warned: bool, golden: Callable[[str], None]
+) -> None:
+    policy = stage.policy(escalation={"maxMuteSeconds": seconds})
+    stage.tier()
+    stage.run()
+    message = condition(stage, policy)["message"]
+    assert ("request.timeout.ms" in message) is is_warned
+    golden(message)
+
+
 def test_a_ready_policy_whose_quotas_still_step_counts_them(
     stage: Stage, golden: Callable[[str], None]
 ) -> None:

@@ -262,7 +262,11 @@ class Reporter:
                 previous=previous,
                 rollups=report.rollups,
                 ledger=report.ledger,
-                unreadable=[tier.key for tier in declared.broken],
+                unreadable=[
+                    tier.key
+                    for tier in declared.broken
+                    if tier.reason is not Reason.NAMESPACES_UNREAD  # a warning says so already
+                ],
             ),
             previous,
             now_seconds=result.seen.observation.now_seconds,
