@@ -9,7 +9,6 @@ import pytest
 
 from lab.kubernetes.api import KubeApi
 from tests.integration.conftest import CHECKOUT
-from tests.integration.operator.installation import LEASE_NAMESPACE
 from tests.integration.operator.operator_process import OperatorProcess
 
 pytestmark = pytest.mark.integration
@@ -20,8 +19,7 @@ def own_api() -> Iterator[KubeApi]:
     """A Kubernetes API of this test alone: others want the CRDs."""
     with KubeApi() as api:
         api.install_crds(CHECKOUT / "crds")
-        for namespace in ("streaming", LEASE_NAMESPACE):
-            api.kubectl("create", "namespace", namespace)
+        api.kubectl("create", "namespace", "streaming")
         yield api
 
 
