@@ -15,6 +15,8 @@ from typing import Any, cast
 
 import kopf
 import structlog
+from kopf._cogs.clients.errors import APIError
+from kopf._cogs.clients.watching import WatchingError
 from kubernetes.client import ApiClient
 from kubernetes.client.rest import should_bypass_proxies
 
@@ -24,7 +26,7 @@ from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.control.sharing import Sharing, group_of
-from tidegate.errors import NotFound
+from tidegate.errors import NotFound, TidegateError, Unreachable
 from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import Change, ResourceCache, relist
 from tidegate.kube.client import KubernetesClient, connect
@@ -34,6 +36,7 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
 from tidegate.tracing import open_tracing
+from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
 
@@ -134,13 +137,26 @@ class Operator:
                     self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces
                 )
             except NotFound as error:
-                raise NotFound(
-                    error.reason,
-                    (
-                        f"Kubernetes does not serve {kind.plural}.{kind.group}. Install the CRDs "
-                        f"(kubectl apply --server-side -f crds/) and start again."
-                    ),
-                ) from error
+                raise _not_served(kind, error) from error
+
+    def why_watches_ended(self, error: Exception) -> TidegateError:
+        """What a person can do about an answer that ends kopf: asked again, in our own words.
+
+        kopf goes on after lost connections and old versions; a refusal (CRDs or rights that are
+        gone) or a fault of the server that lasts for a minute ends it.
+        """
+        for kind in KINDS:
+            try:
+                self.context.kubernetes.list_all(kind, self.settings.namespaces)
+            except NotFound as missing:
+                return _not_served(kind, missing)
+            except TidegateError as found:
+                return found
+        return Unreachable(
+            Reason.KUBERNETES_UNREACHABLE,
+            f"Kubernetes ended a watch ({error}) and answers again by now. Start again; until then "
+            "quotas stay as they are.",
+        )
 
     def stop(self) -> None:
         """Let every policy finish its batch.
@@ -166,6 +182,14 @@ class Operator:
             acquire_delay_seconds=partial(self._sharing.acquire_delay_seconds, policy_key),
             listed=self._lease_list,
         )
+
+
+def _not_served(kind: ResourceKind, error: NotFound) -> NotFound:
+    return NotFound(
+        error.reason,
+        f"Kubernetes does not serve {kind.plural}.{kind.group}. Install the CRDs "
+        f"(kubectl apply --server-side -f crds/) and start again.",
+    )
 
 
 def run(settings: Settings) -> None:
@@ -194,6 +218,8 @@ def run(settings: Settings) -> None:
     )
     try:
         _run_kopf(operator)
+    except (APIError, WatchingError, kopf.LoginError) as error:
+        raise operator.why_watches_ended(error) from error
     finally:
         operator.stop()
         if metrics is not None:

@@ -236,9 +236,8 @@ def _serve(
     access_of = Access(connect(named.kubeconfig, named.context)) if login else None
     source.start()
     with closing(source):
-        Page(around.err).say(
-            f"The console is at http://{settings.host}:{settings.port}/ until Ctrl-C."
-        )
+        address = f"http://{settings.host}:{settings.port}/"
+        Page(around.err).say(f"The console is at {address} until Ctrl-C.")
         serve(Console(source, access_of, line_words, settings))
 
 

@@ -214,6 +214,9 @@ class Console:
             return None
 
         async def ask(token: str | None) -> object:
+            settled = viewers.settled(token)  # no stranger's review is in front of it
+            if settled is not None:
+                return settled
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self.reviewing, viewers.rights, token)
 

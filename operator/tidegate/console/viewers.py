@@ -71,12 +71,11 @@ class Viewers:
 
     def rights(self, token: str | None) -> Rights:
         """Ask, where what is kept is too old. May wait; raises Refused and from tidegate.errors."""
+        settled = self.settled(token)
+        if settled is not None:
+            return settled
         key = _digest(token)
         kept, places = self._usable(key), self._places()
-        if kept is not None and (
-            self._monotonic() < self._away_until or (self._is_fresh(kept) and places <= kept.asked)
-        ):
-            return kept
         try:
             viewer = self.reviews.viewer(token)
             allowed = frozenset(one for one in places if self.reviews.may_list(viewer, *one))
@@ -101,6 +100,14 @@ class Viewers:
             found = Rights(allowed, places, self._monotonic())
         self._keep(key, found)
         return found
+
+    def settled(self, token: str | None) -> Rights | None:
+        """What need not be asked for again now; None = it has to be. Never waits."""
+        kept = self._usable(_digest(token))
+        if kept is None:
+            return None
+        is_current = self._is_fresh(kept) and self._places() <= kept.asked
+        return kept if is_current or self._monotonic() < self._away_until else None
 
     def known(self, token: str | None, asks: Executor) -> Rights | None:
         """What is known by now, None = nothing. Never waits: where that is old, `asks` does.
