@@ -218,9 +218,12 @@ def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def with_namespace(document: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """The same document, in this namespace where it names none."""
+    """The same document, in this namespace where it names none.
+
+    A bare `n` or `0` is not a text and stays, so that reading the object refuses it.
+    """
     metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or metadata.get("namespace"):
+    if not isinstance(metadata, dict) or metadata.get("namespace") not in (None, ""):
         return document
     return {**document, "metadata": {**metadata, "namespace": namespace}}
 

@@ -78,7 +78,7 @@ def test_what_is_printed_is_planned_without_a_change_of_any_quota(
             },
         },
     }
-    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy))
+    (tmp_path / "policy.yaml").write_text(json.dumps(policy))
     planned = tidegate("plan", "-f", str(tmp_path), "-o", "json")
     document = json.loads(planned.stdout)
     assert document["changes"] == []

@@ -48,7 +48,7 @@ class Installation:
             self._object("BusinessTier", "gold", self.tier),
         ]
         self.file = str(folder / "all.yaml")
-        Path(self.file).write_text(yaml.safe_dump_all(objects))
+        Path(self.file).write_text(yaml.safe_dump_all(objects, default_style='"'))
         self.brokers = (
             *("--bootstrap-servers", kafka.bootstrap_servers),
             *("--ledger-topic", self.world.topic),

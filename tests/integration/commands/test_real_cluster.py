@@ -76,7 +76,7 @@ class Installation:
             "BusinessTier", {"policyRef": {"name": name}, "level": "L0", "members": [member]}
         )
         self.file = str(folder / "all.yaml")
-        Path(self.file).write_text(yaml.safe_dump_all([self.policy, self.tier]))
+        Path(self.file).write_text(yaml.safe_dump_all([self.policy, self.tier], default_style='"'))
 
     def _object(self, kind: str, spec: Any) -> dict[str, Any]:
         return {

@@ -155,5 +155,6 @@ def test_what_goes_back_to_a_value_that_is_there_already_reaches_brokers(
     cluster.kafka.wait_for_quota_applied(cluster.change)
     cluster.write_silently(5_000_000)  # somebody puts back what was there, before we do
     cluster.stage.kubernetes.delete(tier)
+    cluster.pass_after()  # its grace begins
     cluster.pass_after(30)
     cluster.kafka.wait_for_quota_applied(before)

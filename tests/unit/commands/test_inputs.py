@@ -48,6 +48,12 @@ def test_objects_of_other_kinds_and_empty_documents_are_passed_over(tmp_path: Pa
     assert names(f"---\n---\n{FOREIGN}---\n{POLICY}---\n", tmp_path) == [("streaming", "orders")]
 
 
+@pytest.mark.parametrize("bare", ["n", "0", "false"])
+def test_a_namespace_that_kubectl_reads_as_no_text_is_refused(tmp_path: Path, bare: str) -> None:
+    with pytest.raises(InvalidResource, match=r"metadata\.namespace"):
+        names(POLICY.replace("streaming", bare), tmp_path)
+
+
 def test_an_object_without_a_namespace_gets_the_one_of_the_command(tmp_path: Path) -> None:
     assert names(TIER, tmp_path) == [("given", "core")]
 
