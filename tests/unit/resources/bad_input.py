@@ -536,8 +536,14 @@ METRICS_AND_BROKERS = (
         "an interface with a space",
         policy({"metrics.interfaces": ["ens 5"]}),
         "spec.metrics.interfaces[0]",
+        server_says="should match '^[A-Za-z0-9_.:@*-]+$'",
     ),
-    BadInput("no interfaces", policy({"metrics.interfaces": []}), "spec.metrics.interfaces"),
+    BadInput(
+        "no interfaces",
+        policy({"metrics.interfaces": []}),
+        "spec.metrics.interfaces",
+        server_says="at least 1 items",
+    ),
     BadInput(
         "stale before the next scrape",
         policy({"metrics.staleAfterSeconds": 14}),
