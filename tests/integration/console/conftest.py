@@ -16,7 +16,6 @@ from lab.browser import chromium
 from tests.doubles.simulated_console import SimulatedSource, stopped_at
 from tidegate.console.server import Console, ConsoleSettings, make_app
 
-
 # A page waits for what should come: how long that takes is the machine's affair, not the page's.
 expect.set_options(timeout=60_000)
 
