@@ -99,9 +99,12 @@ _AsKubectlReads.yaml_implicit_resolvers = {
             ("bool", "[tT]rue|TRUE|[fF]alse|FALSE"),
             ("int", "(?:[-+]_*)?(?:0_*|[1-9][0-9_]*|0[oO]?_*[0-7][0-7_]*)"),
             ("int", "(?:[-+]_*)?0(?:[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|[bB]_*[01][01_]*)"),
+            # one that begins with its point has no underscores
+            ("float", r"\.[0-9]+(?:[eE][-+]?[0-9]+)?"),
             (
                 "float",
-                rf"(?:[-+]_*)?(?:\.{_DIGITS}|{_DIGITS}(?:\.[0-9_]*)?)(?:[eE][-+]?_*{_DIGITS})?",
+                rf"(?:[-+]_*\.{_DIGITS}|(?:[-+]_*)?{_DIGITS}(?:\.[0-9_]*)?)"
+                rf"(?:[eE][-+]?_*{_DIGITS})?",
             ),
             ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"),
             ("merge", "<<"),
