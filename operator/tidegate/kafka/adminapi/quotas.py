@@ -81,8 +81,11 @@ def alter(
     """
     if not changes:
         return {}
+    request = _request(
+        changes
+    )  # a process may stand still while it is made, so the Lease comes last
     require_lease(may_write)
-    answer = client.write(_request(changes))
+    answer = client.write(request)
     refused: dict[Entity, str | None] = {}
     for entry in answer.entries:
         entity = _entity(entry.entity)
