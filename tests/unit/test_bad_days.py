@@ -69,6 +69,7 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
         ("mute-contract", "s are allowed"),
         ("removal-guard", "and no one confirmed it"),
         ("write-budget", "and the write budget is"),
+        ("L0", "below its contract of"),
     ],
 )
 def test_a_protection_that_is_taken_out_is_missed(protection: str, violation: str) -> None:
