@@ -161,6 +161,7 @@ OVERLOAD = replace(
 FULL_DAYS = 0.05
 OVERLOAD_DAYS = 0.04
 DAYS_WITH_MOVES = 0.25
+DAYS_WITH_A_TAKEOVER = 0.02
 
 
 @dataclass(frozen=True)
@@ -270,6 +271,8 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         plan, moves = _with_moves(plan, Random(f"moves {seed}"))
         acts += moves
     acts += _meddling(plan, Random(f"meddling {seed}"))
+    plan, takeover = _with_takeover(plan, Random(f"takeover {seed}"))
+    acts += takeover
     acts += _lost_ledger(plan, acts, Random(f"lost ledger {seed}"))
     return replace(
         plan,
@@ -534,10 +537,29 @@ def _meddling(plan: Plan, random: Random) -> list[Act]:
     return acts
 
 
+def _with_takeover(plan: Plan, random: Random) -> tuple[Plan, list[Act]]:
+    """A contract is edited, and whoever is about to write that stands still while it is undone.
+
+    Another replica has the turn meanwhile. So what was decided meets quotas and a ledger that are
+    as they were, and a Lease that is the writer's again; only the claim is not the same.
+    """
+    if random.random() >= DAYS_WITH_A_TAKEOVER:
+        return plan, []
+    policy, where = random.choice(plan.policies), random.choice(plan.clusters)
+    name, spec = random.choice(sorted(policy.tiers.items()))
+    edit = {"user": spec["members"][0]["user"], "contract": contract(plan.size, random)}
+    args = {"where": where, "policy": policy.name, "tier": name, **edit}
+    at = random.uniform(plan.storm_seconds / 2, plan.storm_seconds)
+    plan = replace(
+        plan, replicas=max(2, plan.replicas), storm_seconds=max(at + 45.0, plan.storm_seconds)
+    )
+    return plan, [Act(at, "taken over", args, is_fault=True)]
+
+
 _MAY_LEAVE_QUOTAS = frozenset(
     {
         *("delete tier", "delete member", "delete policy", "create override"),
-        *("edit contract", "second writer", "writer inside"),
+        *("edit contract", "second writer", "writer inside", "taken over"),
     }
 )
 

@@ -70,6 +70,7 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
         ("removal-guard", "and no one confirmed it"),
         ("write-budget", "and the write budget is"),
         ("L0", "below its contract of"),
+        ("claim-epoch", "had taken over"),
     ],
 )
 def test_a_protection_that_is_taken_out_is_missed(protection: str, violation: str) -> None:
@@ -109,6 +110,7 @@ LEAST = {
     "second writer": 100,
     "session loss": 50,
     "slow lease": 50,
+    "taken over": 20,
     "watch gap": 50,
     "writer inside: before a commit": 100,
     "writer inside: before an attempt": 100,
