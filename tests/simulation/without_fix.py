@@ -59,13 +59,11 @@ def a2() -> None:
     """Undoes uid and epoch of the claim (claim.py, observe.py)."""
     fixed = store.next_claim
 
-    def next_claim(
-        current: Claim | None, wanted: Claim, replaces: str, *, renews: bool = False
-    ) -> Claim:
+    def next_claim(current: Claim | None, wanted: Claim, replaces: str, **rest: Any) -> Claim:
         if current is not None and current.policy_key == wanted.policy_key:
             is_same = current.policy_uid == wanted.policy_uid
             return current if is_same else replace(wanted, epoch=current.epoch)
-        return fixed(current, wanted, replaces, renews=renews)
+        return fixed(current, wanted, replaces, **rest)
 
     store.next_claim = next_claim  # type: ignore[attr-defined]
     claims._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
