@@ -28,7 +28,6 @@ from tidegate.kube import api
 from tidegate_logic.contracts.desired import Desired
 from tidegate_logic.model import DeletionPolicy
 from tidegate_logic.quotas import budget, entity_plan, leaving, plan, steps
-from tidegate_logic.quotas.budget import RemovalMemory
 from tidegate_logic.throttle import buckets, escalation, nic_status, raises, throttle_pass
 
 
@@ -97,9 +96,7 @@ def a4() -> None:
 
 def a11_window() -> None:
     """Undoes the quarter of an hour of `judge` (quotas/plan.py): one pass is judged alone."""
-    plan._recent = lambda memory, _: RemovalMemory(  # type: ignore[attr-defined]
-        confirmed=memory.confirmed, used=memory.used
-    )
+    plan._recent = lambda memory, _: replace(memory, managed=(), left={})  # type: ignore[attr-defined]
 
 
 def a11_confirmation() -> None:

@@ -71,6 +71,7 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
         ("write-budget", "and the write budget is"),
         ("L0", "below its contract of"),
         ("claim-epoch", "had taken over"),
+        ("A11-window", "and no one confirmed it"),
     ],
 )
 def test_a_protection_that_is_taken_out_is_missed(protection: str, violation: str) -> None:
