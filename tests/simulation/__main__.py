@@ -24,9 +24,9 @@ from tests.simulation.without_fix import FIXES
 def main() -> int:
     """Play the days and print those that fail; exit code 1 when one did."""
     chosen = _arguments()
-    _prepare(chosen.without)
     began_at = time.perf_counter()
     if chosen.seeds == 1:
+        _prepare(chosen.without)
         return _one_day(chosen.seed)
     seeds = range(chosen.seed, chosen.seed + chosen.seeds)
     failed: list[int] = []
@@ -43,6 +43,7 @@ def main() -> int:
                 if not chosen.go_on:
                     break
     if failed and not chosen.go_on:
+        _prepare(chosen.without)  # only now: those who play are copies, and nothing is edited twice
         _one_day(failed[0])
     print(
         f"{played} days, {len(failed)} failed; {virtual_seconds / 3600:.1f} h of virtual time in "

@@ -10,6 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.plan import BROKERS, MB, NAMESPACE, TOPICS
@@ -370,7 +371,13 @@ class Invariants:
         if new is None or entry is None:
             return
         now = self._world.scheduler.now
-        history = self._l0[process.where, writer.rpartition("/")[2]]
+        # before anything named it, nothing could be decided about it that is below a contract
+        history = list(
+            dropwhile(
+                lambda state: key not in state[1].get(user, {}),
+                self._l0[process.where, writer.rpartition("/")[2]],
+            )
+        )
         recent = [rates for at, rates in history if at >= now - KNOWN_SECONDS]
         older = [rates for at, rates in history if at < now - KNOWN_SECONDS]
         known = [*older[-1:], *recent]

@@ -161,6 +161,8 @@ OVERLOAD = replace(
 FULL_DAYS = 0.05
 OVERLOAD_DAYS = 0.04
 DAYS_WITH_MOVES = 0.25
+DAYS_WITH_A_TAKEOVER = 0.02
+DAYS_WITH_DEPARTURES = 0.02
 
 
 @dataclass(frozen=True)
@@ -265,11 +267,14 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     if size is OVERLOAD:
         acts = _overload(plan, overloaded)
     else:
-        acts = [*_people(plan, random), *_weather(plan, random)]
+        plan, departures = _with_departures(plan, Random(f"departures {seed}"))
+        acts = [*_people(plan, random), *_weather(plan, random), *departures]
         acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
         plan, moves = _with_moves(plan, Random(f"moves {seed}"))
         acts += moves
     acts += _meddling(plan, Random(f"meddling {seed}"))
+    plan, takeover = _with_takeover(plan, Random(f"takeover {seed}"))
+    acts += takeover
     acts += _lost_ledger(plan, acts, Random(f"lost ledger {seed}"))
     return replace(
         plan,
@@ -372,6 +377,28 @@ def _people(plan: Plan, random: Random) -> list[Act]:
         at = random.uniform(5.0, plan.storm_seconds)
         acts.append(Act(at, "confirm removal", {"where": where, "policy": policy.name}))
     return acts
+
+
+def _with_departures(plan: Plan, random: Random) -> tuple[Plan, list[Act]]:
+    """Six tiers of one member each, of which four go one by one, each when the last one is gone.
+
+    A step takes little away; only all of them together are more than may leave unconfirmed.
+    """
+    if random.random() >= DAYS_WITH_DEPARTURES:
+        return plan, []
+    (first, *rest), where = plan.policies, random.choice(plan.clusters)
+    tiers = {
+        f"{first.name}-tier-{number}": tier(first.name, [user], "L1", plan.size, random)
+        for number, user in enumerate(USERS[:6])
+    }
+    spec = {**first.spec, "removal": {"maxPercent": 50}}
+    spec.pop("writeBudget", None)
+    plan = replace(plan, policies=(replace(first, spec=spec, tiers=tiers), *rest))
+    at = random.uniform(5.0, 20.0)
+    return plan, [
+        Act(at + 45.0 * number, "delete tier", {"where": where, "tier": name})
+        for number, name in enumerate(sorted(tiers)[:4])
+    ]
 
 
 def _policy_edits(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
@@ -534,10 +561,29 @@ def _meddling(plan: Plan, random: Random) -> list[Act]:
     return acts
 
 
+def _with_takeover(plan: Plan, random: Random) -> tuple[Plan, list[Act]]:
+    """A contract is edited, and whoever is about to write that stands still while it is undone.
+
+    Another replica has the turn meanwhile. So what was decided meets quotas and a ledger that are
+    as they were, and a Lease that is the writer's again; only the claim is not the same.
+    """
+    if random.random() >= DAYS_WITH_A_TAKEOVER:
+        return plan, []
+    policy, where = random.choice(plan.policies), random.choice(plan.clusters)
+    name, spec = random.choice(sorted(policy.tiers.items()))
+    edit = {"user": spec["members"][0]["user"], "contract": contract(plan.size, random)}
+    args = {"where": where, "policy": policy.name, "tier": name, **edit}
+    at = random.uniform(plan.storm_seconds / 2, plan.storm_seconds)
+    plan = replace(
+        plan, replicas=max(2, plan.replicas), storm_seconds=max(at + 45.0, plan.storm_seconds)
+    )
+    return plan, [Act(at, "taken over", args, is_fault=True)]
+
+
 _MAY_LEAVE_QUOTAS = frozenset(
     {
         *("delete tier", "delete member", "delete policy", "create override"),
-        *("edit contract", "second writer", "writer inside"),
+        *("edit contract", "second writer", "writer inside", "taken over"),
     }
 )
 

@@ -349,6 +349,7 @@ class Session:
                 self._kafka, self._process, writer, before, self._kafka.tree._nodes
             )
 
+        self._link.world.let_another_take_over(self._process, _users(operations))
         paths = [
             one.path for one in operations if type(one).__name__ in ("SetData", "Create", "Delete")
         ]

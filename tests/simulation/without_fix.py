@@ -28,7 +28,6 @@ from tidegate.kube import api
 from tidegate_logic.contracts.desired import Desired
 from tidegate_logic.model import DeletionPolicy
 from tidegate_logic.quotas import budget, entity_plan, leaving, plan, steps
-from tidegate_logic.quotas.budget import RemovalMemory
 from tidegate_logic.throttle import buckets, escalation, nic_status, raises, throttle_pass
 
 
@@ -59,13 +58,11 @@ def a2() -> None:
     """Undoes uid and epoch of the claim (claim.py, observe.py)."""
     fixed = store.next_claim
 
-    def next_claim(
-        current: Claim | None, wanted: Claim, replaces: str, *, renews: bool = False
-    ) -> Claim:
+    def next_claim(current: Claim | None, wanted: Claim, replaces: str, **rest: Any) -> Claim:
         if current is not None and current.policy_key == wanted.policy_key:
             is_same = current.policy_uid == wanted.policy_uid
             return current if is_same else replace(wanted, epoch=current.epoch)
-        return fixed(current, wanted, replaces, renews=renews)
+        return fixed(current, wanted, replaces, **rest)
 
     store.next_claim = next_claim  # type: ignore[attr-defined]
     claims._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
@@ -99,9 +96,7 @@ def a4() -> None:
 
 def a11_window() -> None:
     """Undoes the quarter of an hour of `judge` (quotas/plan.py): one pass is judged alone."""
-    plan._recent = lambda memory, _: RemovalMemory(  # type: ignore[attr-defined]
-        confirmed=memory.confirmed, used=memory.used
-    )
+    plan._recent = lambda memory, _: replace(memory, managed=(), left={})  # type: ignore[attr-defined]
 
 
 def a11_confirmation() -> None:

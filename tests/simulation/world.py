@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.simulation.load import Load, Reader
 from tests.simulation.moves import Moves
 from tests.simulation.plan import NAMESPACE, Act, Plan, PolicyPlan
 from tests.simulation.process import Process
-from tests.simulation.systems import QUOTA_KEYS, Fault, Kafka
+from tests.simulation.systems import QUOTA_KEYS, STANDS_STILL_SECONDS, Fault, Kafka
 from tests.simulation.virtual_time import Scheduler, VirtualTime
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
@@ -51,6 +52,7 @@ class World:
         self._uids = iter(range(1, 1_000_000))
         self._armed: list[Fault] = []
         self._meddlers: list[tuple[str, str, str, int | None]] = []
+        self._takeovers: dict[str, Callable[[], None]] = {}  # by user: what is undone meanwhile
         self.kafkas = {
             policy.kafka: Kafka(policy.kafka, plan.before[policy.kafka]) for policy in plan.policies
         }
@@ -167,6 +169,7 @@ class World:
         self.is_fair = True
         self._armed.clear()
         self._meddlers.clear()
+        self._takeovers.clear()
         self.leases.fair_weather()
         for process in self.processes.values():
             process.away_until.clear()
@@ -438,6 +441,41 @@ class World:
                 self.note(f"second writer {when}: {user} {key} {value}")
                 self._second_writer(kafka.name, user, key, value)
                 return
+
+    def _taken_over(
+        self, where: str, policy: str, tier: str, user: str, contract: JsonObject
+    ) -> None:
+        edit = partial(self._edit_contract, where=where, tier=tier, user=user)
+        tiers = self.kubernetes[where].list_all(BUSINESS_TIERS)
+        found = [
+            member["contract"]
+            for raw in tiers
+            if raw["metadata"]["name"] == tier
+            for member in raw["spec"]["members"]
+            if member["user"] == user
+        ]
+        if found:
+            self._takeovers[user] = partial(edit, contract=found[0])
+            edit(contract=contract)
+
+    def let_another_take_over(self, process: Process, users: Sequence[str]) -> None:
+        """Stop a process before a transaction, where the day says so, until another one was there.
+
+        What it is about to write is undone meanwhile. The other one claims, finds nothing to do and
+        ends in order; then the first one gets its Lease back, before its transaction is sent.
+        """
+        undo = next((self._takeovers.pop(user) for user in users if user in self._takeovers), None)
+        if undo is None:
+            return
+        self.note(f"{process.name} stands still before it writes {' '.join(users)}")
+        self.scheduler.after(1.0, undo)
+        others = [one for one in self.processes.values() if one.where == process.where]
+        for other in others:
+            if other is not process:
+                self.scheduler.after(STANDS_STILL_SECONDS - 2.0, other.stop)
+        self.scheduler.pause(process.group, STANDS_STILL_SECONDS)
+        self.scheduler.sleep(0.001)  # it goes on from here, and its connection comes back later
+        self.scheduler.sleep(5.0)
 
     def _ledger_vanishes(self, kafka: str) -> None:
         self.kafkas[kafka].lose_ledger()

@@ -69,6 +69,9 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
         ("mute-contract", "s are allowed"),
         ("removal-guard", "and no one confirmed it"),
         ("write-budget", "and the write budget is"),
+        ("L0", "below its contract of"),
+        ("claim-epoch", "had taken over"),
+        ("A11-window", "and no one confirmed it"),
     ],
 )
 def test_a_protection_that_is_taken_out_is_missed(protection: str, violation: str) -> None:
@@ -108,6 +111,7 @@ LEAST = {
     "second writer": 100,
     "session loss": 50,
     "slow lease": 50,
+    "taken over": 20,
     "watch gap": 50,
     "writer inside: before a commit": 100,
     "writer inside: before an attempt": 100,

@@ -429,13 +429,14 @@ def _without_returned(
 ) -> RemovalMemory:
     """The memory without members that came back in their grace: nothing of them has left.
 
-    One that lost a quota and keeps another has not come back.
+    One that lost a quota and keeps another has not come back, nor one that is on its way back to
+    what it had before.
     """
     waited = {entity for entity, _ in before.unwanted if entity in ours and entity not in leaving}
     lost = {
         entity
         for entity, key in before.unwanted
-        if entity in waited and not _is_ours(key, ours[entity])
+        if entity in waited and not _stays(key, ours[entity])
     }
     returned = waited - lost
     if returned.isdisjoint(before.left):
@@ -444,8 +445,10 @@ def _without_returned(
     return replace(before, left=left)
 
 
-def _is_ours(key: QuotaKey, stored: StoredQuota) -> bool:
-    return stored.ledger is not None and key in stored.ledger.entries
+def _stays(key: QuotaKey, stored: StoredQuota) -> bool:
+    """Whether the quota is ours, and no step of restoring what was there before was taken."""
+    entry = None if stored.ledger is None else stored.ledger.entries.get(key)
+    return entry is not None and entry.reason is not Reason.GIVEN_BACK
 
 
 def _quotas_of(leaving: Leaving) -> frozenset[tuple[Entity, QuotaKey]]:

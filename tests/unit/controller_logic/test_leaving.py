@@ -255,6 +255,22 @@ def test_who_lost_one_quota_and_keeps_another_has_not_come_back() -> None:
     assert [world.text(one) for one in names] == [str(10 * MB)] * 4
 
 
+def test_who_is_on_the_way_back_to_the_quota_of_before_has_not_come_back() -> None:
+    """Alice goes back to 100 kB/s in steps; meanwhile two of the other three go, one may."""
+    names = [ALICE, BOB, *(Entity(f"user-{number}") for number in range(2))]
+    members = [member(one, per_broker(10 * MB)) for one in names]
+    world = World((tier(*members),), policy=policy(max_removal_percent=50))
+    world.someone_sets(ALICE, "100007")
+    world.run()
+    world.tiers = (tier(*members[1:]),)
+    world.after_grace(60)
+    world.tiers = (tier(members[1]),)
+    world.after_grace(15)
+    world.after(60)
+    run_to_the_end(world)
+    assert [world.text(one) for one in names] == ["100007", *[str(10 * MB)] * 3]
+
+
 def test_the_ledger_remembers_what_was_restored_for_a_quarter_of_an_hour() -> None:
     world = restored_world()
     record = record_of(world)
