@@ -231,8 +231,8 @@ house: setup ## Measure sizes, imports, words and three costs against tools/budg
 
 ##@ Release
 .PHONY: release
-release: setup ## Make, sign, push and verify a release (REGISTRY=<host/folder>, key in SIGNING_KEY; DRY_RUN=1: on loopback)
-	$(PYTHON) -m tools.release make $(if $(DRY_RUN),--dry-run) $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(filter no,$(ROLLUP)),--no-rollup)
+release: setup ## Make, sign, push and verify a release (REGISTRY=<host/folder>, SIGNING_KEY_FILE=<file or pipe>; DRY_RUN=1: on loopback)
+	$(PYTHON) -m tools.release make $(if $(DRY_RUN),--dry-run) $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(SIGNING_KEY_FILE),--key "$(SIGNING_KEY_FILE)") $(if $(SIGNING_KEY_PASSWORD_FILE),--key-password "$(SIGNING_KEY_PASSWORD_FILE)") $(if $(filter no,$(ROLLUP)),--no-rollup)
 
 .PHONY: release-check
 release-check: setup ## Make a release on loopback, and install its chart, manifests and wheel on kind from there (root)

@@ -1,6 +1,6 @@
 """`python -m tools.release`: makes, pushes and verifies a release, or prepares its commit.
 
-    python -m tools.release make --registry registry.example/team     the key is in SIGNING_KEY
+    python -m tools.release make --registry registry.example/team --key FILE
     python -m tools.release make --dry-run                            to a registry on loopback
     python -m tools.release make --dry-run --on-kind                  and on kind from there
     python -m tools.release prepare 0.2.0                             version and changelog
@@ -221,8 +221,9 @@ def run_make(options: argparse.Namespace) -> int:
     """Make a release, or say why this tree cannot be one."""
     if options.on_kind and not options.dry_run:
         raise LabError("--on-kind needs --dry-run: it installs from the registry on loopback.")
+    _refuse_keys_of(os.environ)
     tree = tree_of(ROOT)
-    key, problem = _key(dry_run=options.dry_run)
+    key, problem = _key(options)
     refused = plan.refusals(
         tree,
         registry=options.registry,
@@ -291,18 +292,27 @@ def _where_to_push(release: Release) -> Iterator[str]:
         yield release.registry
 
 
-def _key(*, dry_run: bool) -> tuple[SigningKey | None, str | None]:
-    """The key in the environment and None, or None and what is wrong with it.
+def _key(options: argparse.Namespace) -> tuple[SigningKey | None, str | None]:
+    """The key that is named and None, or None and what is wrong with it.
 
     Raises `LabError` when a dry run is given something that is no key.
     """
-    given = bool(os.environ.get("SIGNING_KEY"))
     try:
-        return SigningKey.taken(os.environ), None
+        return SigningKey.read(options.key, options.key_password), None
     except LabError as failure:
-        if dry_run and given:
+        if options.dry_run and options.key:
             raise
         return None, str(failure)
+
+
+def _refuse_keys_of(environment: Mapping[str, str]) -> None:
+    """Every process of the same user can read what make and Python were started with."""
+    if given := [name for name in ("SIGNING_KEY", "SIGNING_KEY_PASSWORD") if environment.get(name)]:
+        raise LabError(
+            f"{' and '.join(given)} in the environment can be read by every program of this user "
+            f"while a release is made, so nothing was done. Unset it, and name a file or a pipe: "
+            f"SIGNING_KEY_FILE=tidegate.key, and SIGNING_KEY_PASSWORD_FILE for its password."
+        )
 
 
 def tree_of(root: Path) -> Tree:
@@ -385,6 +395,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     make = commands.add_parser("make", help="make, push and verify a release")
     make.add_argument("--registry", default="", help="where to: host and folder")
+    make.add_argument("--key", default="", help="file or pipe with the signing key as PEM")
+    make.add_argument("--key-password", default="", help="file or pipe with its password")
     make.add_argument("--dry-run", action="store_true", help="to a registry on loopback")
     make.add_argument(
         "--no-rollup",
