@@ -20,7 +20,7 @@ from image import packages
 from lab.errors import LabError
 from lab.image_archive import ImageConfig, write_layer
 from tools.release import files, oci, plan, verify
-from tools.release.__main__ import main, tree_of
+from tools.release.__main__ import Release, main, tree_of
 from tools.release.oci import Layout, PlatformImage
 from tools.release.plan import Pushed, Tree, notes, prepared, refusals, sections, versions
 from tools.release.registry import SigningKey, _openssl, is_signed, logins
@@ -434,6 +434,54 @@ def test_a_key_on_another_curve_is_refused() -> None:
     pem = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"], b"")
     with pytest.raises(LabError, match="P-256"):
         SigningKey(pem.decode())
+
+
+# --- what is built without the key, and signed elsewhere ------------------------------------------
+
+
+def of_commit(folder: Path, revision: str = "c0ffee") -> Release:
+    out = folder / "0.2.0"
+    out.mkdir(parents=True, exist_ok=True)
+    name = "registry.example/team"
+    return Release("0.2.0", revision, name, True, SigningKey.made(), (), folder / "work", out)
+
+
+def built(tmp_path: Path) -> Path:
+    folder = tmp_path / "release"
+    release = of_commit(folder)
+    layout, digest = image(tmp_path)
+    release.add("image", "tidegate", layout, digest)
+    (release.out / "install.yaml").write_text("content")
+    release.keep(folder)
+    return folder
+
+
+def test_what_was_built_is_taken_with_its_digests(tmp_path: Path) -> None:
+    release = of_commit(built(tmp_path))
+    release.take(release.out.parent)
+    (one,) = release.pushed
+    assert one.repository == "registry.example/team/tidegate"
+    assert release.layouts[one.repository].held()["digest"] == one.digest
+    assert oci.platforms(release.layouts[one.repository])
+
+
+def test_what_is_not_as_it_was_built_is_not_signed(tmp_path: Path) -> None:
+    folder = built(tmp_path)
+    blob = next(path for path in (folder / "built/tidegate/blobs/sha256").iterdir())
+    for path in (folder / "0.2.0/install.yaml", blob, folder / "0.2.0/further"):
+        before = path.read_bytes() if path.exists() else None
+        path.write_bytes(b"another")
+        with pytest.raises(LabError, match=f"nothing was signed: [^ ]*{path.name}"):
+            of_commit(folder).take(folder)
+        if before is None:
+            path.unlink()
+        else:
+            path.write_bytes(before)
+    with pytest.raises(LabError, match="of commit c0ffee"):
+        of_commit(folder, "another").take(folder)
+    (folder / "BUILT.sha256").unlink()
+    with pytest.raises(LabError, match="make release-build"):
+        of_commit(folder).take(folder)
 
 
 # --- files ----------------------------------------------------------------------------------------

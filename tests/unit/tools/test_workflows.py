@@ -65,6 +65,31 @@ def test_a_key_reaches_make_by_pipes_and_not_by_the_environment() -> None:
     assert all(TAKES_KEYS.fullmatch(step["run"]) and step["shell"] == "bash" for step in given)
 
 
+def test_the_job_with_the_key_builds_and_tests_nothing() -> None:
+    jobs = yaml.safe_load(WORKFLOWS[-1].read_text())["jobs"]
+    assert [name for name, job in jobs.items() if "secrets." in str(job)] == ["publish"]
+    assert jobs["publish"]["needs"] == ["check", "build"]
+    runs = [step["run"] for step in jobs["publish"]["steps"] if "run" in step]
+    made = [
+        found[1]
+        for run in runs
+        for found in re.finditer(rf"\b{MAKE.pattern}", run)
+        if "apt-get" not in run
+    ]
+    assert made == ["setup", "release-publish"]
+
+
+def test_go_has_a_version() -> None:
+    given = [
+        step["with"]["go-version"]
+        for path in WORKFLOWS
+        for step in steps(path)
+        if "setup-go" in step.get("uses", "")
+    ]
+    assert given
+    assert all(re.fullmatch(r"1\.\d+\.\d+", version) for version in given)
+
+
 @pytest.mark.parametrize(
     "form",
     [path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config"],
