@@ -83,6 +83,7 @@ class Release:
     def keep(self, folder: Path) -> None:
         """Leave in `folder` what `make` made, with a list of all digests, for `take` to sign."""
         built = folder / _BUILT
+        built.mkdir(parents=True)
         for one in self.pushed:
             shutil.move(self.layouts[one.repository].directory, built / self._name(one))
         described = [self.revision, self.registry, [asdict(one) for one in self.pushed]]
