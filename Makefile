@@ -230,9 +230,18 @@ house: setup ## Measure sizes, imports, words and three costs against tools/budg
 	$(PYTHON) -m tools.house $(HOUSE)
 
 ##@ Release
+RELEASE = $(PYTHON) -m tools.release make $(if $(DRY_RUN),--dry-run) $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(SIGNING_KEY_FILE),--key "$(SIGNING_KEY_FILE)") $(if $(SIGNING_KEY_PASSWORD_FILE),--key-password "$(SIGNING_KEY_PASSWORD_FILE)") $(if $(filter no,$(ROLLUP)),--no-rollup)
 .PHONY: release
-release: setup ## Make, sign, push and verify a release (REGISTRY=<host/folder>, key in SIGNING_KEY; DRY_RUN=1: on loopback)
-	$(PYTHON) -m tools.release make $(if $(DRY_RUN),--dry-run) $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(filter no,$(ROLLUP)),--no-rollup)
+release: setup ## Make, sign, push and verify a release (REGISTRY=<host/folder>, SIGNING_KEY_FILE=<file or pipe>; DRY_RUN=1: on loopback)
+	$(RELEASE)
+
+.PHONY: release-build
+release-build: setup ## Build what is released and list its digests, without a key (REGISTRY=<host/folder>)
+	$(RELEASE) --only build
+
+.PHONY: release-publish
+release-publish: setup ## Sign, push and verify what `make release-build` built, and build nothing (as release)
+	$(RELEASE) --only publish
 
 .PHONY: release-check
 release-check: setup ## Make a release on loopback, and install its chart, manifests and wheel on kind from there (root)

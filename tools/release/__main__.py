@@ -1,6 +1,6 @@
 """`python -m tools.release`: makes, pushes and verifies a release, or prepares its commit.
 
-    python -m tools.release make --registry registry.example/team     the key is in SIGNING_KEY
+    python -m tools.release make --registry registry.example/team --key FILE
     python -m tools.release make --dry-run                            to a registry on loopback
     python -m tools.release make --dry-run --on-kind                  and on kind from there
     python -m tools.release prepare 0.2.0                             version and changelog
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import json
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -45,6 +46,8 @@ TITLES: Mapping[str, str] = {
     CONSOLE.repository: "image of the console",
     ROLLUP.repository: "image of rollup Jobs",
 }
+_BUILT = "built"  # between build and publish: what is pushed, as OCI layouts
+_LIST = "BUILT.sha256"
 _PLACEHOLDER = "registry.example"  # names images in a dry run without REGISTRY
 _GIT_TIMEOUT_SECONDS = 60.0
 
@@ -75,8 +78,41 @@ class Release:
         (self.out / ".gitignore").unlink(missing_ok=True)  # uv's own
         section = plan.section_of((ROOT / "CHANGELOG.md").read_text(), self.version)
         (self.out / "release-notes.md").write_text(plan.notes(section, self.pushed))
-        self.sign_files()
-        self._say("chart, manifests, wheel and checksums are written")
+        self._say("chart, manifests and wheel are written")
+
+    def keep(self, folder: Path) -> None:
+        """Leave in `folder` what `make` made, with a list of all digests, for `take` to sign."""
+        built = folder / _BUILT
+        built.mkdir(parents=True)
+        for one in self.pushed:
+            shutil.move(self.layouts[one.repository].directory, built / self._name(one))
+        described = [self.revision, self.registry, [asdict(one) for one in self.pushed]]
+        (built / "built.json").write_text(json.dumps(described))
+        (folder / _LIST).write_text(files.digests(folder, (built, self.out)))
+
+    def take(self, folder: Path) -> None:
+        """Have pushed what `keep` left. Raises `LabError` if it differs, or the commit does."""
+        built, listed = folder / _BUILT, folder / _LIST
+        if not listed.exists():
+            raise LabError(f"{listed} is not there: `make release-build` makes what is published.")
+        found = files.digests(folder, (built, self.out))
+        if wrong := set(found.splitlines()) ^ set(listed.read_text().splitlines()):
+            names = sorted({line.partition("  ")[2] for line in wrong})
+            raise LabError(
+                f"Not as {listed.name} says, so nothing was signed: {', '.join(names)}. "
+                f"`make release-build` makes all of it anew."
+            )
+        revision, registry, pushed = json.loads((built / "built.json").read_text())
+        if (revision, registry) != (self.revision, self.registry):
+            raise LabError(
+                f"What was built is of commit {revision} for {registry}, and this is "
+                f"{self.revision} for {self.registry}, so nothing was signed."
+            )
+        self.pushed = [Pushed(**one) for one in pushed]
+        self.layouts = {one.repository: Layout(built / self._name(one)) for one in self.pushed}
+
+    def _name(self, one: Pushed) -> str:
+        return one.repository.removeprefix(f"{self.registry}/").replace("/", "-")
 
     def sign_files(self) -> None:
         """Write checksums of all files, the public key among them, and their signature."""
@@ -221,8 +257,9 @@ def run_make(options: argparse.Namespace) -> int:
     """Make a release, or say why this tree cannot be one."""
     if options.on_kind and not options.dry_run:
         raise LabError("--on-kind needs --dry-run: it installs from the registry on loopback.")
+    _refuse_keys_of(os.environ)
     tree = tree_of(ROOT)
-    key, problem = _key(dry_run=options.dry_run)
+    key, problem = (None, None) if options.only == "build" else _key(options)
     refused = plan.refusals(
         tree,
         registry=options.registry,
@@ -239,8 +276,11 @@ def run_make(options: argparse.Namespace) -> int:
     if wrong := plan.registry_refusals(registry):
         raise LabError(wrong[0])
     out = OUT / tree.version
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    if options.only != "publish":
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.rmtree(OUT / _BUILT, ignore_errors=True)
+        (OUT / _LIST).unlink(missing_ok=True)
+        out.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="tidegate-release-") as work:
         release = Release(
             tree.version,
@@ -252,13 +292,21 @@ def run_make(options: argparse.Namespace) -> int:
             Path(work),
             out,
         )
-        _publish(release, install=options.on_kind)
+        file_of_logins = logins(os.environ, release.work / "logins")  # before any program runs
+        if options.only == "publish":
+            release.take(OUT)
+        else:
+            release.make()
+        if options.only == "build":
+            release.keep(OUT)
+            print(f"{OUT / _LIST} lists what was built; `make release-publish` signs it.")
+        else:
+            _publish(release, file_of_logins, install=options.on_kind)
     return 0
 
 
-def _publish(release: Release, *, install: bool) -> None:
-    file_of_logins = logins(os.environ, release.work / "logins")  # before any program runs
-    release.make()
+def _publish(release: Release, file_of_logins: Path | None, *, install: bool) -> None:
+    release.sign_files()
     with _where_to_push(release) as local:
         skopeo = Skopeo(
             release.work / "skopeo",
@@ -291,18 +339,27 @@ def _where_to_push(release: Release) -> Iterator[str]:
         yield release.registry
 
 
-def _key(*, dry_run: bool) -> tuple[SigningKey | None, str | None]:
-    """The key in the environment and None, or None and what is wrong with it.
+def _key(options: argparse.Namespace) -> tuple[SigningKey | None, str | None]:
+    """The key that is named and None, or None and what is wrong with it.
 
     Raises `LabError` when a dry run is given something that is no key.
     """
-    given = bool(os.environ.get("SIGNING_KEY"))
     try:
-        return SigningKey.taken(os.environ), None
+        return SigningKey.read(options.key, options.key_password), None
     except LabError as failure:
-        if dry_run and given:
+        if options.dry_run and options.key:
             raise
         return None, str(failure)
+
+
+def _refuse_keys_of(environment: Mapping[str, str]) -> None:
+    """Every process of the same user can read what make and Python were started with."""
+    if given := [name for name in ("SIGNING_KEY", "SIGNING_KEY_PASSWORD") if environment.get(name)]:
+        raise LabError(
+            f"{' and '.join(given)} in the environment can be read by every program of this user "
+            f"while a release is made, so nothing was done. Unset it, and name a file or a pipe: "
+            f"SIGNING_KEY_FILE=tidegate.key, and SIGNING_KEY_PASSWORD_FILE for its password."
+        )
 
 
 def tree_of(root: Path) -> Tree:
@@ -385,6 +442,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     make = commands.add_parser("make", help="make, push and verify a release")
     make.add_argument("--registry", default="", help="where to: host and folder")
+    make.add_argument(
+        "--only",
+        choices=("build", "publish"),
+        help="build what another run publishes, where the key is and nothing is built",
+    )
+    make.add_argument("--key", default="", help="file or pipe with the signing key as PEM")
+    make.add_argument("--key-password", default="", help="file or pipe with its password")
     make.add_argument("--dry-run", action="store_true", help="to a registry on loopback")
     make.add_argument(
         "--no-rollup",

@@ -170,6 +170,12 @@ def checksums(files: Iterable[Path]) -> str:
     return "".join(f"{sha256(path)}  {path.name}\n" for path in sorted(files))
 
 
+def digests(root: Path, folders: Iterable[Path]) -> str:
+    """A line for each file in `folders`, at any depth, by its path below `root`."""
+    found = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return "".join(f"{sha256(path)}  {path.relative_to(root)}\n" for path in sorted(found))
+
+
 def wrong_files(sums: str, folder: Path) -> Iterator[str]:
     """What is not as `sums` says: files that differ, are missing, or are in no line.
 

@@ -199,7 +199,6 @@ def logins(environment: MutableMapping[str, str], folder: Path) -> Path | None:
 
 _CURVE = "prime256v1"
 _LOGIN_ENVIRONMENT = "REGISTRY_LOGIN"
-_KEY_ENVIRONMENT = "SIGNING_KEY"
 _PASSWORD_ENVIRONMENT = "SIGNING_KEY_PASSWORD"  # noqa: S105 - its name
 _SIGN_TIMEOUT_SECONDS = 30.0
 
@@ -226,24 +225,23 @@ class SigningKey:
         return cls(_openssl(options, b"").decode())
 
     @classmethod
-    def taken(cls, environment: MutableMapping[str, str]) -> SigningKey:
-        """The key in SIGNING_KEY, whose password, where it has one, is in SIGNING_KEY_PASSWORD.
+    def read(cls, path: str, password_path: str = "") -> SigningKey:
+        """The key in a file or a pipe, with the password in another where it has one.
 
-        Both are taken out of `environment`, which programs inherit that build what others wrote.
-        Raises `LabError` when there is no key or it is none.
+        Both are read to their end, once. Raises `LabError` when there is no key or it is none.
         """
-        pem = environment.pop(_KEY_ENVIRONMENT, "")
-        password = environment.pop(_PASSWORD_ENVIRONMENT, "")
-        if not pem.strip():
+        if not path:
             raise LabError(
-                f"There is no key to sign with. Put one as PEM into the environment variable "
-                f"{_KEY_ENVIRONMENT}; docs/releasing.md has the command that makes one."
+                "There is no key to sign with. Name the file or the pipe that has one as PEM: "
+                "SIGNING_KEY_FILE=tidegate.key; docs/releasing.md has the command that makes one."
             )
         try:
-            return cls(pem, password=password)
-        except LabError as failure:
+            pem = Path(path).read_text()
+            password = Path(password_path).read_text() if password_path else ""
+            return cls(pem, password=password.removesuffix("\n"))
+        except (LabError, OSError, UnicodeDecodeError) as failure:
             raise LabError(
-                f"What is in {_KEY_ENVIRONMENT} is no key that can sign: {failure}"
+                f"What is in SIGNING_KEY_FILE={path} is no key that can sign: {failure}"
             ) from failure
 
     def sign(self, content: bytes) -> bytes:

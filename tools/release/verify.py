@@ -201,12 +201,12 @@ def check_chart(
 ) -> str:
     """Helm itself pulls the chart and renders it: the same archive, and the same install.yaml."""
     name = f"oci://{reference}"
-    place = folder.parent / "pulled-chart"
-    place.mkdir()
     chosen = ["--version", chart.tag, *options]
-    helm.run("pull", name, *chosen, "--destination", str(place))
     archive = f"tidegate-{chart.tag}.tgz"
-    if (place / archive).read_bytes() != (folder / archive).read_bytes():
+    with tempfile.TemporaryDirectory(prefix="tidegate-chart-") as place:
+        helm.run("pull", name, *chosen, "--destination", place)
+        pulled = (Path(place) / archive).read_bytes()
+    if pulled != (folder / archive).read_bytes():
         raise LabError(f"Helm pulled another archive from {name} than was pushed.")
     rendered = files.install_manifest(helm, name, *chosen, version=chart.tag)
     if rendered != (folder / "install.yaml").read_text():

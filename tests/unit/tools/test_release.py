@@ -6,6 +6,7 @@ import ast
 import gzip
 import io
 import json
+import os
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -19,7 +20,7 @@ from image import packages
 from lab.errors import LabError
 from lab.image_archive import ImageConfig, write_layer
 from tools.release import files, oci, plan, verify
-from tools.release.__main__ import main, tree_of
+from tools.release.__main__ import Release, main, tree_of
 from tools.release.oci import Layout, PlatformImage
 from tools.release.plan import Pushed, Tree, notes, prepared, refusals, sections, versions
 from tools.release.registry import SigningKey, _openssl, is_signed, logins
@@ -139,7 +140,7 @@ def test_the_command_refuses_this_tree_before_it_builds_anything(
     assert main(["make"]) == 1
     said = capsys.readouterr().err
     assert "is not released, and nothing was built" in said
-    assert "SIGNING_KEY" in said
+    assert "SIGNING_KEY_FILE" in said
     assert "REGISTRY" in said
     assert not (tmp_path / "out").exists()
 
@@ -369,33 +370,51 @@ def test_what_was_signed_is_verified_by_the_public_key_and_nothing_else_is() -> 
     assert not is_signed(b"content", b"no signature", public_pem=key.public_pem)
 
 
-@pytest.mark.parametrize(
-    ("environment", "words"),
-    [
-        ({}, "There is no key"),
-        ({"SIGNING_KEY": " \n"}, "There is no key"),
-        ({"SIGNING_KEY": "x"}, "no key that can sign"),
-    ],
-)
-def test_without_a_key_it_is_said_where_one_belongs(
-    environment: dict[str, str], words: str
+@pytest.mark.parametrize("content", ["", " \n", "x"])
+def test_what_is_no_key_is_said_with_the_place_it_was_looked_for(
+    tmp_path: Path, content: str
 ) -> None:
-    with pytest.raises(LabError, match=words) as raised:
-        SigningKey.taken(environment)
-    assert "SIGNING_KEY" in str(raised.value)
+    (tmp_path / "key").write_text(content)
+    with pytest.raises(LabError, match="no key that can sign") as raised:
+        SigningKey.read(str(tmp_path / "key"))
+    assert f"SIGNING_KEY_FILE={tmp_path / 'key'}" in str(raised.value)
+    with pytest.raises(LabError, match="no key that can sign"):
+        SigningKey.read(str(tmp_path / "absent"))
+    with pytest.raises(LabError, match=r"There is no key.*SIGNING_KEY_FILE="):
+        SigningKey.read("")
 
 
-def test_a_key_with_a_password_signs_with_it_and_neither_is_left_for_programs() -> None:
+def test_a_key_with_a_password_comes_by_pipes_and_signs(tmp_path: Path) -> None:
     pem = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"], b"")
-    locked = _openssl(["pkey", "-aes256", "-passout", "pass:open sesame"], pem).decode()
-    environment = {"SIGNING_KEY": locked, "SIGNING_KEY_PASSWORD": "open sesame", "HOME": "/"}
-    key = SigningKey.taken(environment)
-    assert environment == {"HOME": "/"}
+    locked = _openssl(["pkey", "-aes256", "-passout", "pass:open sesame"], pem)
+    pipes = []
+    for content in (locked, b"open sesame\n"):
+        reading, writing = os.pipe()
+        os.write(writing, content)
+        os.close(writing)
+        pipes.append(reading)
+    key = SigningKey.read(*(f"/dev/fd/{pipe}" for pipe in pipes))
+    for pipe in pipes:
+        assert os.read(pipe, 1) == b""  # nothing is left for who has the pipe as well
+        os.close(pipe)
     assert is_signed(b"content", key.sign(b"content"), public_pem=key.public_pem)
+    (tmp_path / "key").write_bytes(locked)
     with pytest.raises(LabError, match="no key that can sign"):
-        SigningKey.taken({"SIGNING_KEY": locked, "SIGNING_KEY_PASSWORD": "wrong"})
-    with pytest.raises(LabError, match="no key that can sign"):
-        SigningKey.taken({"SIGNING_KEY": locked})
+        SigningKey.read(str(tmp_path / "key"))
+
+
+@pytest.mark.parametrize("name", ["SIGNING_KEY", "SIGNING_KEY_PASSWORD"])
+def test_a_key_in_the_environment_is_refused_even_in_a_dry_run(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tools.release.__main__.OUT", tmp_path / "out")
+    monkeypatch.setenv(name, "a secret")
+    assert main(["make", "--dry-run"]) == 1
+    said = capsys.readouterr().err
+    assert f"{name} in the environment" in said
+    assert "SIGNING_KEY_FILE=" in said
+    assert "a secret" not in said
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_login_from_the_environment_is_for_its_owner_and_for_no_other_program(
@@ -411,10 +430,58 @@ def test_a_login_from_the_environment_is_for_its_owner_and_for_no_other_program(
     assert logins(environment, tmp_path) == tmp_path / "config.json"
 
 
-def test_a_key_on_another_curve_is_refused(tmp_path: Path) -> None:
+def test_a_key_on_another_curve_is_refused() -> None:
     pem = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"], b"")
     with pytest.raises(LabError, match="P-256"):
-        SigningKey.taken({"SIGNING_KEY": pem.decode()})
+        SigningKey(pem.decode())
+
+
+# --- what is built without the key, and signed elsewhere ------------------------------------------
+
+
+def of_commit(folder: Path, revision: str = "c0ffee") -> Release:
+    out = folder / "0.2.0"
+    out.mkdir(parents=True, exist_ok=True)
+    name = "registry.example/team"
+    return Release("0.2.0", revision, name, True, SigningKey.made(), (), folder / "work", out)
+
+
+def built(tmp_path: Path) -> Path:
+    folder = tmp_path / "release"
+    release = of_commit(folder)
+    layout, digest = image(tmp_path)
+    release.add("image", "tidegate", layout, digest)
+    (release.out / "install.yaml").write_text("content")
+    release.keep(folder)
+    return folder
+
+
+def test_what_was_built_is_taken_with_its_digests(tmp_path: Path) -> None:
+    release = of_commit(built(tmp_path))
+    release.take(release.out.parent)
+    (one,) = release.pushed
+    assert one.repository == "registry.example/team/tidegate"
+    assert release.layouts[one.repository].held()["digest"] == one.digest
+    assert oci.platforms(release.layouts[one.repository])
+
+
+def test_what_is_not_as_it_was_built_is_not_signed(tmp_path: Path) -> None:
+    folder = built(tmp_path)
+    blob = next(path for path in (folder / "built/tidegate/blobs/sha256").iterdir())
+    for path in (folder / "0.2.0/install.yaml", blob, folder / "0.2.0/further"):
+        before = path.read_bytes() if path.exists() else None
+        path.write_bytes(b"another")
+        with pytest.raises(LabError, match=f"nothing was signed: [^ ]*{path.name}"):
+            of_commit(folder).take(folder)
+        if before is None:
+            path.unlink()
+        else:
+            path.write_bytes(before)
+    with pytest.raises(LabError, match="of commit c0ffee"):
+        of_commit(folder, "another").take(folder)
+    (folder / "BUILT.sha256").unlink()
+    with pytest.raises(LabError, match="make release-build"):
+        of_commit(folder).take(folder)
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -16,6 +16,14 @@ INSTALL = "apt-get update && apt-get install -y --no-install-recommends "
 MAKE = re.compile(r"make ([a-z-]+)((?: [A-Z_]+=\w+)*)")
 
 
+# pipes that are read once, and no process that keeps in its environment what they have
+BY_PIPES = (
+    "exec env -u SIGNING_KEY -u SIGNING_KEY_PASSWORD {} SIGNING_KEY_FILE=/dev/fd/3 "
+    'SIGNING_KEY_PASSWORD_FILE=/dev/fd/4 3<<<"$SIGNING_KEY" 4<<<"$SIGNING_KEY_PASSWORD"'
+)
+TAKES_KEYS = re.compile(re.escape(BY_PIPES).replace(r"\{\}", f"({MAKE.pattern})"))
+
+
 def steps(workflow: Path) -> list[dict[str, Any]]:
     jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
     return [step for job in jobs for step in job["steps"]]
@@ -23,7 +31,8 @@ def steps(workflow: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_command_is_a_make_target_or_installs_what_make_needs(workflow: Path) -> None:
-    commands = [step["run"] for step in steps(workflow) if "run" in step]
+    runs = [step["run"] for step in steps(workflow) if "run" in step]
+    commands = [found[1] if (found := TAKES_KEYS.fullmatch(run)) else run for run in runs]
     made = [found for command in commands if (found := MAKE.fullmatch(command))]
     assert {found[1] for found in made} <= TARGETS
     assert made
@@ -48,6 +57,37 @@ def test_keys_and_logins_are_secrets_of_the_release_alone() -> None:
     assert having == {"release"}
     named = re.findall(r"\$\{\{ (?:secrets|vars)\.(\w+) \}\}", WORKFLOWS[-1].read_text())
     assert set(named) == {"REGISTRY", "REGISTRY_LOGIN", "SIGNING_KEY", "SIGNING_KEY_PASSWORD"}
+
+
+def test_a_key_reaches_make_by_pipes_and_not_by_the_environment() -> None:
+    given = [step for path in WORKFLOWS for step in steps(path) if "SIGNING_KEY" in str(step)]
+    assert given
+    assert all(TAKES_KEYS.fullmatch(step["run"]) and step["shell"] == "bash" for step in given)
+
+
+def test_the_job_with_the_key_builds_and_tests_nothing() -> None:
+    jobs = yaml.safe_load(WORKFLOWS[-1].read_text())["jobs"]
+    assert [name for name, job in jobs.items() if "secrets." in str(job)] == ["publish"]
+    assert jobs["publish"]["needs"] == ["check", "build"]
+    runs = [step["run"] for step in jobs["publish"]["steps"] if "run" in step]
+    made = [
+        found[1]
+        for run in runs
+        for found in re.finditer(rf"\b{MAKE.pattern}", run)
+        if "apt-get" not in run
+    ]
+    assert made == ["setup", "release-publish"]
+
+
+def test_go_has_a_version() -> None:
+    given = [
+        step["with"]["go-version"]
+        for path in WORKFLOWS
+        for step in steps(path)
+        if "setup-go" in step.get("uses", "")
+    ]
+    assert given
+    assert all(re.fullmatch(r"1\.\d+\.\d+", version) for version in given)
 
 
 @pytest.mark.parametrize(
