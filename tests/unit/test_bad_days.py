@@ -4,6 +4,7 @@ In a process of its own, because virtual time takes the place of the real one in
 modules, and the order of sets has to be the same in each run.
 """
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +21,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *arguments],
         cwd=CHECKOUT,
+        env={**os.environ, "PYTHONHASHSEED": "0"},  # or it starts once more to have that
         capture_output=True,
         text=True,
         check=False,
