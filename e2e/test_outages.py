@@ -44,7 +44,8 @@ def test_without_prometheus_contracts_are_kept_and_said_to_be_blind(
     nowhere = watching(prometheus, egress_limit=1000 * MB)
     nowhere["metrics"]["prometheus"]["url"] = prometheus.url.rsplit(":", 1)[0] + ":9"
     scene.declare(policy(kafka, **nowhere), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
-    in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
+    # what the client sends is not known, so its first quota steps down from the NIC's capacity
+    in_kafka.wait_for_fetch_quota("checkout", 10 * MB, timeout_seconds=300)
     scene.waits_for("bbp/orders", "MetricsFresh", "False", reason="PrometheusUnreachable")
 
     scene.edit("bbp/orders", {"metrics": {"prometheus": {"url": prometheus.url}}})
