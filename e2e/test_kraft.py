@@ -57,7 +57,9 @@ def quotas(kraft: KraftLab) -> Iterator[QuotaWatch]:
         yield watch
         assert watch.quotas() == dict.fromkeys(USERS)
     # nothing but a note of the epoch that the released claim had
-    assert ledger(kraft).keys() <= {b"moved"}
+    left = ledger(kraft)
+    assert left.keys() <= {b"moved"}
+    assert all(b'"released"' in note for note in left.values())
     for user in USERS:
         assert kraft.can_log_in(user, kraft.password(user))
 
