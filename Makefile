@@ -260,6 +260,8 @@ help: ## List these commands
 $(UV):
 	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
 
+# What is installed beside the operator's own packages; a job that holds a key takes none of it.
+EXTRAS := --extra dev --extra rollup --extra console --extra tracing --group docs
 .venv/.locked: $(UV) uv.lock pyproject.toml
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs
+	$(UV) sync --quiet --frozen $(EXTRAS)
 	@touch $@

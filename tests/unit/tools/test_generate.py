@@ -27,8 +27,8 @@ from tools.generate import (
     generated_files,
     readme,
     reasons_page,
-    write_or_check,
 )
+from tools.write_or_check import write_or_check
 
 # --- CRDs and their reference ---------------------------------------------------------------------
 # What is generated is committed, says the same as the models, and keeps the promises that need no
