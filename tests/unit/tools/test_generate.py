@@ -109,14 +109,18 @@ def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None
         (
             "metrics.staleAfterSeconds",
             "three scrape intervals",
-            "A reading older than this is not acted on.",
+            "Readings older than this are ignored.",
         ),
         (
             "kafka.quotaWindow.samples",
-            "11, which is Kafka's default",
+            "11, Kafka's default",
             "The brokers' quota.window.num.",
         ),
-        ("defaults.metering", "Disabled", "Enabled: write a quota that never binds (2^53-1 B/s)"),
+        (
+            "defaults.metering",
+            "Disabled",
+            "Enabled: write a quota for Kafka's default user that never limits anyone (2^53-1 B/s)",
+        ),
         ("members[].topics", "", "Topics by name"),
     ],
 )
