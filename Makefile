@@ -222,7 +222,6 @@ format: setup ## Format the code
 ##@ Measure
 .PHONY: bench
 bench: setup ## Measure, and write docs/benchmarks.md with this machine's description
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs --group bench
 	$(PYTHON) -m bench
 
 .PHONY: house
