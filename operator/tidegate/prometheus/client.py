@@ -56,6 +56,7 @@ from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.retry import retry
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import size_words
 
 # The HTTP session: login, authorities, no redirects, no compression. The client reads the body of
 # an answer, within limits; requests would read it whole and without bounds.
@@ -303,7 +304,7 @@ class TooLarge(Incomplete):
 def too_large(limit_bytes: int, address: str) -> TidegateError:
     """The error for an answer above the size limit."""
     why = (
-        f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and "
+        f"The answer of Prometheus at {address} is larger than {size_words(limit_bytes)} and "
         f"was not read to its end. {MEANWHILE}"
     )
     return TooLarge(

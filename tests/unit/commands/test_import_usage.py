@@ -145,7 +145,7 @@ def test_clients_without_a_quota_get_contracts_by_what_they_moved(
 
 def test_comments_say_the_peak_the_period_and_how_much_is_known(cluster: Any) -> None:
     said = "\n".join(comments(cluster.run("import", "--from-usage", "7d").out))
-    assert "12.0 MB/s on broker 3" in said
+    assert "12 MB/s on broker 3" in said
     assert "throttled on 2 days, so it wanted more" in said
     assert "produce: nothing was moved, so none is proposed" in said
     assert "fetch: no rate was seen, so none is proposed" in said

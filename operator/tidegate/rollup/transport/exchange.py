@@ -41,6 +41,7 @@ from tidegate.prometheus.client import (
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.retry import retry
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import size_words
 
 # Slots bound the requests to one server over all processes of this machine, because Spark's workers
 # share no memory. A slot is a file, locked while a request runs; the kernel unlocks it when a
@@ -205,7 +206,7 @@ def refusal(answer: requests.Response, said: str, address: str) -> TidegateError
 def too_large(limit_bytes: int, address: str) -> TidegateError:
     """The answer is longer than the limit."""
     why = (
-        f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and "
+        f"The answer of Prometheus at {address} is larger than {size_words(limit_bytes)} and "
         f"was not read to its end. {MEANWHILE}"
     )
     return Incomplete(
