@@ -357,13 +357,13 @@ def test_what_began_a_throttle_stays_and_what_is_carried_now_follows_until_it_is
     everybody_at_the_throttled_rate(world)
     began = world.now_seconds
     level = world.scrape().levels[-1]
-    assert (level.because, level.now) == ("broker 1 egress 140 of 50 MB/s", "now 81.0")
+    assert (level.because, level.now) == ("broker 1 egress 140 of 50 MB/s", "now 81 MB/s")
     assert level.since_seconds is not None
     assert began - 360 <= level.since_seconds < began - 300
     world.blind = True
     level = world.minutes(2)[-1].levels[-1]
     assert level.because == "broker 1 egress 140 of 50 MB/s"
-    assert level.now.startswith("now unknown (81.0 as of ")
+    assert level.now.startswith("now unknown (81 MB/s as of ")
 
 
 def test_a_member_for_whose_form_the_tier_gives_no_rate_is_never_throttled_and_says_so(
