@@ -102,7 +102,7 @@ def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: 
             "3",
             "1.33",
         ),
-        *("30.0", "MB/s", "40.0", "MB/s", "-", "streaming/core", "/", "shop"),
+        *("30", "MB/s", "40", "MB/s", "-", "streaming/core", "/", "shop"),
     ]
 
 

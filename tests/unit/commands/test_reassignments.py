@@ -51,7 +51,7 @@ def test_each_replica_is_shown_with_what_is_left_and_the_rates_in_force(
     assert answer.code == 0, answer.err
     assert "Reassignments: 1 replicas, 80 MB left, about 40 s by broker 1 egress" in answer.out
     row = next(line for line in answer.out.splitlines() if line.startswith("topic-0"))
-    assert row.split()[:8] == ["topic-0", "0", "1", "2", "80.0", "MB", "100.0", "MB"]
+    assert row.split()[:8] == ["topic-0", "0", "1", "2", "80", "MB", "100", "MB"]
     assert "2 MB/s" in answer.out
 
 
