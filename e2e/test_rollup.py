@@ -32,11 +32,11 @@ from lab.object_stores import ObjectStore
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.integration.rollup.history_server import HistoryServer
-from tidegate.kube.rollup_jobs import rfc3339
 from tidegate.resources.rollup import RollupStorage
 from tidegate.rollup.tables import iceberg
 from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.store import UsageStore
+from tidegate_logic.words import rfc3339_ms
 
 pytestmark = pytest.mark.timeout(1500)
 EVERY_MS = 300_000
@@ -195,7 +195,7 @@ def test_a_scheduled_job_publishes_what_was_read_just_now_in_a_bucket_and_a_cata
     reader = Business("L0", "checkout", 5 * MB, None, contract=30 * MB)
     fill_topic(kafka, topic)
     with running_clients(kafka, [reader], topic=topic, run=topic, prefix="e2e"):
-        read_since = rfc3339(round(time.time() * 1000) + EVERY_MS)
+        read_since = rfc3339_ms(round(time.time() * 1000) + EVERY_MS)
         wait_until(
             lambda: published_until(scene) >= read_since,
             "a window of their reading",

@@ -9,9 +9,7 @@ from decimal import Decimal, InvalidOperation
 from math import ceil
 
 from tidegate_logic.model import BYTE_RATE_KEYS, BYTE_RATE_OF, MAX_BYTE_RATE, QuotaKey
-
-_MEGA = 1_000_000
-_KILO = 1_000
+from tidegate_logic.words import rate_words
 
 KEY_WORDS = {
     **{key: word for word, key in BYTE_RATE_OF.items()},
@@ -19,6 +17,8 @@ KEY_WORDS = {
     QuotaKey.CONTROLLER_MUTATION_RATE: "controller mutations",
 }
 """What people call each quota key, in the order in which they are shown. The specs use them."""
+
+KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
 
 
 def number_of(text: str | None) -> Decimal | None:
@@ -51,23 +51,13 @@ def enforced_rate(text: str | None) -> int | None:
     return ceil(number) if number is not None and 0 < number < MAX_BYTE_RATE else None
 
 
-def rate_words(bytes_per_second: int) -> str:
-    """A byte rate for people: MB/s are 10^6 bytes per second, below one of them kB/s."""
-    if bytes_per_second >= _MEGA:
-        return f"{bytes_per_second / _MEGA:.1f} MB/s"
-    return f"{bytes_per_second / _KILO:.1f} kB/s"
-
-
-def number_words(key: QuotaKey, number: int) -> str:
-    """One number for people, without its canonical integer."""
-    return rate_words(number) if key in BYTE_RATE_KEYS else quota_words(key, str(number))
-
-
-def time_words(seconds: float) -> str:
-    """A moment for people, in UTC and whole seconds, never too early: `14:05:09 UTC`."""
-    minutes, second = divmod(ceil(seconds), 60)
-    hour, minute = divmod(minutes % (24 * 60), 60)
-    return f"{hour:02d}:{minute:02d}:{second:02d} UTC"
+def short_words(key: QuotaKey, value: int | str | None) -> str:
+    """A value with unit, as a cell: `20 MB/s`. None, or text without a limit, is `unlimited`."""
+    text = None if value is None else str(value)
+    if key not in BYTE_RATE_KEYS:
+        return quota_words(key, text)
+    rate = enforced_rate(text)
+    return "unlimited" if rate is None else rate_words(rate)
 
 
 def quota_words(key: QuotaKey, text: str | None) -> str:

@@ -13,27 +13,15 @@ from operator import attrgetter
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.contracts.targets import HeldKeys, Promise, Target, ThrottledTargets
 from tidegate_logic.decision import Cause, Decision, LevelReport, LevelState
-from tidegate_logic.model import (
-    Entity,
-    Hold,
-    Level,
-    Policy,
-    QuotaKey,
-    QuotaWrite,
-    StoredQuota,
-)
-from tidegate_logic.quota_values import KEY_WORDS, number_of, quota_words, rate_words
+from tidegate_logic.model import Entity, Hold, Level, Policy, QuotaKey, QuotaWrite, StoredQuota
+from tidegate_logic.quota_values import KEY_WORDS, number_of, quota_words
 from tidegate_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
 from tidegate_logic.quotas.leaving import GRACE_SECONDS
 from tidegate_logic.quotas.steps import KeyStep, MuteGuard
 from tidegate_logic.reasons import Reason
-from tidegate_logic.throttle.decision import (
-    BrokerView,
-    Round,
-    StepKind,
-    ThrottleDecision,
-)
+from tidegate_logic.throttle.decision import BrokerView, Round, StepKind, ThrottleDecision
 from tidegate_logic.throttle.nic_status import NicKey, NicStatus
+from tidegate_logic.words import UNKNOWN, clock_words, rate_of_words, rate_words
 
 # What the policy says of each level: its state, which broker's load began its throttling, and what
 # that broker carries now.
@@ -43,7 +31,6 @@ from tidegate_logic.throttle.nic_status import NicKey, NicStatus
 
 
 _NAMED_NICS = 3  # of a cause; the worst come first
-_MEGABYTE = 1e6
 
 
 def level_reports(
@@ -116,17 +103,17 @@ def cause_of(
 
 
 def _need_words(one: Round, view: BrokerView) -> str:
-    """`broker 2 egress 58.1 of 50.0 MB/s`; for a broker within its limit, who needs the room."""
+    """`broker 2 egress 58.1 of 50 MB/s`; for a broker within its limit, who needs the room."""
     broker, way = _nic_key(one, view)
     if view.for_replication:
         return (
-            f"room for {view.need / _MEGABYTE:.1f} MB/s of replication on broker {broker} "
+            f"room for {rate_words(view.need)} of replication on broker {broker} "
             f"{way.value} ({_of_limit(view.nic)})"
         )
     if view.room_for is None:
         return _load_words((broker, way), view.nic)
     return (
-        f"room for {view.need / _MEGABYTE:.1f} MB/s of {view.room_for.value}, which is below its "
+        f"room for {rate_words(view.need)} of {view.room_for.value}, which is below its "
         f"contract, on broker {broker} {way.value} ({_of_limit(view.nic)})"
     )
 
@@ -140,7 +127,7 @@ def _load_words(key: NicKey, nic: NicStatus) -> str:
 
 def _of_limit(nic: NicStatus) -> str:
     carries, limit = nic.bytes_per_second or 0.0, nic.limit or 0
-    return f"{carries / _MEGABYTE:.1f} of {limit / _MEGABYTE:.1f} MB/s"
+    return rate_of_words(carries, limit)
 
 
 def _seen_again(cause: Cause, throttle: ThrottleDecision | None) -> Cause:
@@ -157,7 +144,8 @@ def _seen_again(cause: Cause, throttle: ThrottleDecision | None) -> Cause:
 
 
 def _now_words(cause: Cause | None, throttle: ThrottleDecision | None) -> str:
-    """`now 9.3`, a number for each NIC of the cause; `as of 14:05 UTC` where it is not known now.
+    """`now 9.3 MB/s`, a rate for each NIC of the cause; `as of 14:05:09 UTC` where it is
+    not known now.
 
     Without a cause (the operator was restarted): the NIC that is nearest to its limit.
     """
@@ -178,16 +166,10 @@ def _now_words(cause: Cause | None, throttle: ThrottleDecision | None) -> str:
 
 def _carries_words(nic: NicStatus | None, seen: tuple[float, float] | None) -> str:
     if nic is not None and nic.bytes_per_second is not None:
-        return f"{nic.bytes_per_second / _MEGABYTE:.1f}"
+        return rate_words(nic.bytes_per_second)
     if seen is None:
-        return "unknown"
-    return f"unknown ({seen[0] / _MEGABYTE:.1f} as of {clock_words(seen[1])})"
-
-
-def clock_words(seconds: float) -> str:
-    """`14:05 UTC`."""
-    hour, minute = divmod(int(seconds // 60) % (24 * 60), 60)
-    return f"{hour:02d}:{minute:02d} UTC"
+        return UNKNOWN
+    return f"{UNKNOWN} ({rate_words(seen[0])} as of {clock_words(seen[1])} UTC)"
 
 
 def _rounds(throttle: ThrottleDecision | None) -> tuple[Round, ...]:

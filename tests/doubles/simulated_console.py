@@ -201,7 +201,7 @@ def _status(verdict: Any, now_seconds: float, before: Mapping[str, Any] | None) 
 
 
 def yaml_time(seconds: float) -> str:
-    from tidegate.control.report.status import rfc3339
+    from tidegate_logic.words import rfc3339
 
     return rfc3339(seconds)
 

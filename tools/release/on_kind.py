@@ -22,6 +22,7 @@ from lab.kraft import KraftLab
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.tools import Helm
 from lab.proxy import Proxy
+from tidegate_logic.words import rate_words
 from tools import kustomize_base
 from tools.release.plan import Pushed
 
@@ -219,7 +220,7 @@ class _Trial:
             timeout_seconds=_READY_SECONDS,
             environment=environment,
         )
-        wanted = f"fetch: {_PARTITIONS * _FETCH_PER_PARTITION / 1e6:.1f} MB/s"
+        wanted = f"fetch: {rate_words(_PARTITIONS * _FETCH_PER_PARTITION)}"
         if wanted not in explained:
             raise LabError(f"The wheel's command does not explain {wanted!r}, but says {explained}")
         return f"the wheel's command explains it: {explained.splitlines()[0]}"

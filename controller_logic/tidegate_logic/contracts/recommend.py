@@ -36,9 +36,9 @@ from tidegate_logic.model import (
     Topology,
     Usage,
 )
-from tidegate_logic.quota_values import rate_words
 from tidegate_logic.reasons import Reason
 from tidegate_logic.value import value
+from tidegate_logic.words import rate_words
 
 # From what a member moved to the rate that its contract would need, in the contract's own form.
 #
@@ -487,11 +487,11 @@ def _most(limit: int, form: RateForm, basis: RateBasis, *, live_brokers: int) ->
 
 
 def _words(usage: DirectionUsage, window: str, *, headroom_percent: int) -> str:
-    moved = f"{rate_words(round(usage.p99_total))} on one broker"
+    moved = f"{rate_words(usage.p99_total)} on one broker"
     if usage.brokers > 1:
         moved = (
-            f"{rate_words(round(usage.p99_total))} on {usage.brokers} brokers, "
-            f"{rate_words(round(usage.p99_busiest))} on the busiest"
+            f"{rate_words(usage.p99_total)} on {usage.brokers} brokers, "
+            f"{rate_words(usage.p99_busiest)} on the busiest"
         )
     return (
         f"99 % of five minutes of {window} stayed under {moved}; with {headroom_percent} % headroom"

@@ -28,7 +28,7 @@ from tidegate_logic.model import (
     ScalingMethod,
     Tier,
 )
-from tidegate_logic.quota_values import KEY_WORDS, number_words
+from tidegate_logic.quota_values import KEY_WORDS, short_words
 from tidegate_logic.reasons import Reason
 from tidegate_logic.value import value
 
@@ -302,7 +302,7 @@ class Promise:
     def __str__(self) -> str:
         rates = ", ".join(
             [
-                f"{KEY_WORDS[key]} {number_words(key, target.value)}"
+                f"{KEY_WORDS[key]} {short_words(key, target.value)}"
                 for key, target in self.targets.items()
             ]
         )

@@ -11,13 +11,13 @@ back twice more and then leaves it alone for 60 s again.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from shlex import quote
 
 from tidegate_logic.contracts.targets import Promise
 from tidegate_logic.model import Entity, QuotaKey, StoredQuota
 from tidegate_logic.quota_values import KEY_WORDS, quota_words, same_quota
 from tidegate_logic.value import value
+from tidegate_logic.words import clock_words
 
 REPAIRS_BEFORE_BACKING_OFF = 2
 FIRST_BACK_OFF_SECONDS = 60.0
@@ -68,7 +68,7 @@ class Contention:
         )
         return (
             f"{values} per broker; put back {self.repairs} times, left alone from "
-            f"{time_of_day(self.since_seconds)} until {time_of_day(self.until_seconds)} UTC"
+            f"{clock_words(self.since_seconds)} until {clock_words(self.until_seconds)} UTC"
         )
 
     def ended_by(self, policy_key: str) -> str:
@@ -86,11 +86,6 @@ def resync_command(policy_key: str, entity: Entity | None = None) -> str:
     """The command that ends it for one entity, or for all of them."""
     named = "" if entity is None else f" --entity {quote(str(entity))}"
     return f"tidegate resync {policy_key}{named}"
-
-
-def time_of_day(seconds: float) -> str:
-    """`14:02:05`, in UTC; enough for what lasts minutes."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%H:%M:%S")
 
 
 def back_off_seconds(repairs: int) -> float:

@@ -7,6 +7,7 @@ it.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from math import ceil
 
 from tidegate_logic.contracts.desired import Desired
 from tidegate_logic.contracts.targets import NOTHING, Promise, is_override_only
@@ -22,7 +23,7 @@ from tidegate_logic.model import (
     QuotaWrite,
     StoredQuota,
 )
-from tidegate_logic.quota_values import KEY_WORDS, quota_words, time_words
+from tidegate_logic.quota_values import KEY_WORDS, quota_words
 from tidegate_logic.quotas.budget import RemovalMemory
 from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.quotas.entity_plan import (
@@ -42,6 +43,7 @@ from tidegate_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
 from tidegate_logic.quotas.sent_rates import SentRates
 from tidegate_logic.quotas.steps import KeyRules, KeyStep, MuteGuard
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import clock_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,10 +326,10 @@ def _entity_notes(
 def _leaving_words(step: KeyStep, now_seconds: float) -> str:
     """What stands without a contract, what it is restored to, when, and what prevents that."""
     before = step.entry.before if step.entry is not None else None
-    ends = time_words(now_seconds + (step.due_in_seconds or 0.0))
+    ends = clock_words(ceil(now_seconds + (step.due_in_seconds or 0.0)))  # never too early
     return (
         f"no contract covers {KEY_WORDS[step.key]} any more; {quota_words(step.key, step.seen)} is "
-        f"restored to {quota_words(step.key, before)} at {ends}, unless one covers it again"
+        f"restored to {quota_words(step.key, before)} at {ends} UTC, unless one covers it again"
     )
 
 

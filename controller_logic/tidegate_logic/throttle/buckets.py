@@ -22,6 +22,7 @@ from tidegate_logic.throttle.input import (
     ThrottleMemory,
     ThrottleSettings,
 )
+from tidegate_logic.words import rate_words
 
 # What was seen of each rate lately, from which follows what a window may hold.
 
@@ -133,12 +134,12 @@ def floor_of(rate: ManagedRate, floors: ClientFloors) -> Floor:
 
 def _needed(rate: ManagedRate, floors: ClientFloors) -> tuple[int, str]:
     if rate.direction is Direction.EGRESS:
-        return floors.consumer, f"a consumer needs {floors.consumer / 1e6:.2f} MB/s"
+        return floors.consumer, f"a consumer needs {rate_words(floors.consumer)}"
     needed = rate.producers * floors.per_producer
     return (
         needed,
         (
-            f"{rate.producers} producers need {floors.per_producer / 1e6:.2f} MB/s each, or their "
+            f"{rate.producers} producers need {rate_words(floors.per_producer)} each, or their "
             f"buffers expire"
         ),
     )

@@ -21,6 +21,7 @@ from tidegate_logic.throttle.input import (
     ThrottleInput,
     ThrottleSettings,
 )
+from tidegate_logic.words import rate_words
 
 NicKey = tuple[int, Direction]
 _NEVER_LIED: Mapping[NicKey, float] = {}
@@ -215,7 +216,7 @@ class _Judge:
         if carried >= LYING * clients:
             return ""
         return (
-            f"its NIC reports {carried / 1e6:.1f} MB/s, Kafka moves {clients / 1e6:.1f} MB/s "
+            f"its NIC reports {rate_words(carried)}, Kafka moves {rate_words(clients)} "
             f"for clients there"
         )
 
@@ -282,8 +283,8 @@ def _implausible(span: NicSpan, capacity: int | None) -> str:
         return f"its NIC reports {rate:g} B/s over {span.seconds:g} s"
     if capacity is not None and rate > PLAUSIBLE * capacity:
         return (
-            f"its NIC reports {rate / 1e6:.1f} MB/s, more than {PLAUSIBLE:g} of its capacity "
-            f"{capacity / 1e6:.1f} MB/s"
+            f"its NIC reports {rate_words(rate)}, more than {PLAUSIBLE:g} of its capacity "
+            f"{rate_words(capacity)}"
         )
     return ""
 

@@ -19,6 +19,7 @@ from tidegate_logic.throttle.decision import (
 )
 from tidegate_logic.throttle.input import ManagedRate
 from tidegate_logic.throttle.nic_status import Pressure
+from tidegate_logic.words import rate_words
 
 # why an entity was left alone
 NEVER_THROTTLED = "L0 is never throttled"
@@ -161,9 +162,9 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
         found.append(Finding(Reason.RELEASED_UNMEASURED, words, broker))
     for broker, helpless in outcome.needs.helpless.items():
         words = (
-            f"broker {broker} {way} is {_mb(helpless.need + helpless.replication)} above its aim, "
-            f"{_replication_words(helpless.replication)}L1 to L3 could give "
-            f"{_mb(helpless.can_give)} there"
+            f"broker {broker} {way} is {rate_words(helpless.need + helpless.replication)} above "
+            f"its aim, {_replication_words(helpless.replication)}L1 to L3 could give "
+            f"{rate_words(helpless.can_give)} there"
         )
         found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))
     spent = {
@@ -175,7 +176,8 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
         found.append(
             Finding(
                 Reason.QUOTA_EXHAUSTED,
-                f"broker {broker} {way}: {_mb(amount)} too much with every tier at its target",
+                f"broker {broker} {way}: {rate_words(amount)} too much with every tier at its "
+                "target",
                 broker,
             )
         )
@@ -192,7 +194,7 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
 
 def _replication_words(bytes_per_second: float) -> str:
     """What replication gives, where it gives anything."""
-    return f"replication gives way by {_mb(bytes_per_second)}, " if bytes_per_second else ""
+    return f"replication gives way by {rate_words(bytes_per_second)}, " if bytes_per_second else ""
 
 
 def _of_contended(scene: DirectionSnapshot, rates: Iterable[ManagedRate]) -> Iterator[Finding]:
@@ -211,19 +213,15 @@ def _of_entities(steps: Iterable[ThrottleStep]) -> list[Finding]:
     for step in steps:
         if step.kind is StepKind.CUT and step.score < _POOR_SCORE:
             words = (
-                f"{step.entity}: the cut takes {_mb(step.relief)} off brokers in need and "
-                f"{_mb(step.collateral)} off others"
+                f"{step.entity}: the cut takes {rate_words(step.relief)} off brokers in need and "
+                f"{rate_words(step.collateral)} off others"
             )
             found.append(Finding(Reason.POOR_FIT, words, entity=step.entity))
         floor = step.bucket.floor
         if floor.because and step.value == floor.value:
-            words = f"{step.entity} goes no lower than {_mb(floor.value)}: {floor.because}"
+            words = f"{step.entity} goes no lower than {rate_words(floor.value)}: {floor.because}"
             found.append(Finding(Reason.FLOOR_RAISED, words, entity=step.entity))
     return found
-
-
-def _mb(bytes_per_second: float) -> str:
-    return f"{bytes_per_second / 1e6:.1f} MB/s"
 
 
 def as_mapping(record: Round) -> dict[str, object]:

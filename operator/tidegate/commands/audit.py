@@ -27,11 +27,11 @@ from tidegate.settings import STANDARD_STREAM
 from tidegate_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
 from tidegate_logic.quota_values import KEY_WORDS, quota_words
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import UNKNOWN, rate_words
 
 # One sentence for each audit line. Every number comes from the line; no missing one is made up.
 
 
-_UNKNOWN = "unknown"
 _LIMITED_BY = {
     "target": "as far as it should go",
     "maxMute": "as far as the longest mute allows",
@@ -162,7 +162,7 @@ def _override(line: AuditLine) -> str:
 
 def _lost(line: AuditLine) -> str:
     return (
-        f"{line.get('lines', _UNKNOWN)} lines are missing before this one: they could not be "
+        f"{line.get('lines', UNKNOWN)} lines are missing before this one: they could not be "
         "written, and may have been of any policy"
     )
 
@@ -178,17 +178,12 @@ def _value(key: QuotaKey, value: object) -> str:
 
 
 def _rate(value: object) -> str:
-    return (
-        f"{value / 1e6:.1f} MB/s"
-        if isinstance(value, (int, float))
-        else _UNKNOWN
-        if value is None
-        else str(value)
-    )
+    """Of a line of the trail, so a value of a later version is shown as it is."""
+    return rate_words(value) if value is None or isinstance(value, (int, float)) else str(value)
 
 
 def _seconds(value: object) -> str:
-    return f"{value:.1f} s" if isinstance(value, (int, float)) else _UNKNOWN
+    return f"{value:.1f} s" if isinstance(value, (int, float)) else UNKNOWN
 
 
 _WORDS: Mapping[str, Callable[[AuditLine], str]] = {

@@ -26,8 +26,8 @@ from tidegate.prometheus.queries import POD_LABELS, identity_of
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
 from tidegate.resources.policy import BrokerLimits
 from tidegate_logic.model import Direction, Entity, Interface, Readings
-from tidegate_logic.quota_values import rate_words
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rate_words
 
 RULES = "examples/metrics/jmx-exporter-rules.yaml"
 _NOT_MEASURED = "The load of the brokers is not known, so nothing is throttled on it."
@@ -292,10 +292,10 @@ def _interfaces(
             carried = sum(_carried(one, way) for one in found)
             if capacity is not None and carried > capacity:
                 names = ", ".join(one.name for one in found)
-                shown = rate_words(round(carried))
+                shown = rate_words(carried)
                 yield _counted_twice(
                     f"{names} of broker {broker} carried {shown} of {way} together, "
-                    f"above the capacity of {rate_words(round(capacity))}."
+                    f"above the capacity of {rate_words(capacity)}."
                 )
 
 

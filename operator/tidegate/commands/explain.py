@@ -27,14 +27,7 @@ from tidegate.commands.inputs import (
     opened_store,
 )
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
-from tidegate.commands.output import (
-    Document,
-    OutputFormat,
-    Page,
-    publish,
-)
-from tidegate.commands.words import ago_words, short_words
-from tidegate.control.report.status import rfc3339
+from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.resources.fields import parse_moment
@@ -50,18 +43,11 @@ from tidegate_logic.model import (
     QuotaKey,
     StoredQuota,
 )
-from tidegate_logic.quota_values import (
-    KEY_WORDS,
-    enforced_rate,
-    quota_words,
-    rate_words,
-)
+from tidegate_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, short_words
 from tidegate_logic.quotas.contention import resync_command
-from tidegate_logic.quotas.precedence import (
-    Applicable,
-    PrecedenceLevel,
-)
+from tidegate_logic.quotas.precedence import Applicable, PrecedenceLevel
 from tidegate_logic.quotas.strimzi import removal_words
+from tidegate_logic.words import ago_words, rate_words, rfc3339, size_words
 
 # An explanation as sentences for somebody who was just woken up: the limit, who set it and why, and
 # what it shadows.
@@ -515,7 +501,7 @@ def _replication_words(source: PolicySource) -> Iterator[str]:
         if not figures:
             continue
         left = figures.get("bytesLeft")
-        size = "" if left is None else f", {left / 1e6:.0f} MB left"
+        size = "" if left is None else f", {size_words(left)} left"
         seconds = figures.get("etaSeconds")
         end = "" if seconds is None else f", about {seconds} s by {figures.get('bottleneck')}"
         mode = "Off" if terms is None else terms.mode

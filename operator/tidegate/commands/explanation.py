@@ -9,8 +9,6 @@ from math import ceil
 
 from tidegate.commands.output import Document
 from tidegate.commands.plan import entity_document
-from tidegate.commands.words import KEY_ORDER
-from tidegate.control.report.status import rfc3339
 from tidegate_logic.contracts.desired import MemberReport
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
@@ -21,10 +19,7 @@ from tidegate_logic.model import (
     QuotaKey,
     StoredQuota,
 )
-from tidegate_logic.quota_values import (
-    enforced_rate,
-    same_quota,
-)
+from tidegate_logic.quota_values import KEY_ORDER, enforced_rate, same_quota
 from tidegate_logic.quotas.leaving import is_restored
 from tidegate_logic.quotas.precedence import (
     Applicable,
@@ -33,6 +28,7 @@ from tidegate_logic.quotas.precedence import (
     applicable,
     candidates,
 )
+from tidegate_logic.words import rfc3339
 
 # Kafka's choice among its eight levels, joined with the ledger's entry for each value.
 #

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tidegate.commands.context import CommandContext
@@ -37,7 +36,7 @@ from tidegate_logic.model import (
     Level,
     StoredQuota,
 )
-from tidegate_logic.quota_values import rate_words
+from tidegate_logic.words import rate_words, rfc3339
 
 _HOUR, _DAY = 3600, 86_400
 _MOST_DAYS = 30
@@ -327,9 +326,9 @@ _SHOWN = 5
 
 def _usage_words(usage: ClientUsage, headroom_percent: int, *, least: bool) -> str:
     words = (
-        f"99 % of its five minutes stayed under {rate_words(round(usage.p99))} on broker "
-        f"{usage.broker}, the highest was {rate_words(round(usage.peak))} until "
-        f"{_moment(usage.peak_at_seconds)}; plus {headroom_percent} %"
+        f"99 % of its five minutes stayed under {rate_words(usage.p99)} on broker "
+        f"{usage.broker}, the highest was {rate_words(usage.peak)} until "
+        f"{rfc3339(usage.peak_at_seconds)}; plus {headroom_percent} %"
     )
     if least:
         words += f", and no less than {rate_words(LEAST_BYTES_PER_SECOND)}"
@@ -396,11 +395,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _period_words(period: Period) -> str:
-    return f"{_moment(period.start_seconds)} to {_moment(period.end_seconds)}"
-
-
-def _moment(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
+    return f"{rfc3339(period.start_seconds)} to {rfc3339(period.end_seconds)}"
 
 
 def _hours(seconds: int) -> str:

@@ -11,13 +11,13 @@ from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.pause import DryRun, DryRunOption
-from tidegate.control.report.status import rfc3339
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import QUOTA_OVERRIDES
 from tidegate.resources.kinds import API_VERSION, parse_object
 from tidegate.resources.tiers import MAX_DAYS_AHEAD
 from tidegate_logic.model import Entity, Member, RateForm, Tier
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339
 
 app = typer.Typer(
     add_completion=False,

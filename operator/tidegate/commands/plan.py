@@ -17,21 +17,12 @@ from tidegate.commands.inputs import (
     opened_cluster,
 )
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
-from tidegate.commands.output import (
-    Column,
-    Document,
-    ExitCode,
-    OutputFormat,
-    Page,
-    Sheet,
-    publish,
-)
+from tidegate.commands.output import Column, Document, ExitCode, OutputFormat, Page, Sheet, publish
 from tidegate.commands.reassignments import (
     decided_now,
     planned_replication_document,
     show_planned_replication,
 )
-from tidegate.commands.words import KEY_ORDER, short_words
 from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
 from tidegate.errors import TidegateError
@@ -49,11 +40,8 @@ from tidegate_logic.model import (
     QuotaWrite,
     WriteKind,
 )
-from tidegate_logic.quota_values import KEY_WORDS, enforced_rate
-from tidegate_logic.replication.replication_pass import (
-    ReplicationDecision,
-    ReplicationMemory,
-)
+from tidegate_logic.quota_values import KEY_ORDER, KEY_WORDS, enforced_rate, short_words
+from tidegate_logic.replication.replication_pass import ReplicationDecision, ReplicationMemory
 
 # The rows of a plan, one for each entity and quota key. The value in force comes from the
 # observation, every other number from the decision; nothing is computed here.

@@ -27,6 +27,7 @@ from tidegate_logic.replication.replication_pass import (
     decide_replication,
     resources_of,
 )
+from tidegate_logic.words import NO_VALUE, rate_words, size_words
 
 _FROM_THE_TOP = "\x1b[H\x1b[J"
 _TITLES = {MoveKind.REASSIGNMENT: "Reassignments", MoveKind.RECOVERY: "Recovery"}
@@ -168,8 +169,7 @@ def show_replication(decision: ReplicationDecision, page: Page) -> None:
 
 def _headline(decision: ReplicationDecision, kind: MoveKind) -> str:
     estimate, left = decision.estimates[kind], decision.bytes_left(kind)
-    words = "unknown" if left is None else f"{left / 1e6:.1f} MB"
-    text = f"{_TITLES[kind]}: {len(decision.of(kind))} replicas, {words} left"
+    text = f"{_TITLES[kind]}: {len(decision.of(kind))} replicas, {size_words(left)} left"
     if estimate.seconds is None:
         return f"{text}, end not known"
     return f"{text}, about {estimate.seconds:.0f} s by {estimate.bottleneck}"
@@ -191,10 +191,10 @@ def _move_cells(move: Move) -> Sequence[str]:
         str(move.key.partition),
         "" if move.source is None else str(move.source),
         str(move.destination),
-        _megabytes(move.bytes_left),
-        _megabytes(move.size),
-        _rate(move.speed()),
-        _rate(move.inflow()),
+        size_words(move.bytes_left, missing=NO_VALUE),
+        size_words(move.size, missing=NO_VALUE),
+        rate_words(move.speed(), missing=NO_VALUE),
+        rate_words(move.inflow(), missing=NO_VALUE),
         "" if move.waits_for is None else f"broker {move.waits_for}",
     )
 
@@ -210,21 +210,13 @@ def _rate_sheet(decision: ReplicationDecision) -> Sheet:
         (
             str(side.broker),
             side.direction.value,
-            _rate(float(rate)),
+            rate_words(float(rate)),
             str(len(passing.get(side, ()))),
-            _megabytes(bytes_left(passing.get(side, ()))),
+            size_words(bytes_left(passing.get(side, ())), missing=NO_VALUE),
         )
         for side, rate in sorted(decision.in_force.items())
     ]
     return Sheet(columns, rows)
-
-
-def _megabytes(amount: int | None) -> str:
-    return "?" if amount is None else f"{amount / 1e6:.1f} MB"
-
-
-def _rate(bytes_per_second: float | None) -> str:
-    return "?" if bytes_per_second is None else f"{bytes_per_second / 1e6:.2f} MB/s"
 
 
 def replication_document(decision: ReplicationDecision) -> Document:

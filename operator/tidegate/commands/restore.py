@@ -9,15 +9,7 @@ import typer
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, opened_store
-from tidegate.commands.output import (
-    Column,
-    Document,
-    ExitCode,
-    OutputFormat,
-    Page,
-    Sheet,
-    publish,
-)
+from tidegate.commands.output import Column, Document, ExitCode, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.restore_throttles import (
     ThrottleRestoration,
@@ -27,7 +19,6 @@ from tidegate.commands.restore_throttles import (
     throttle_sheet,
     throttle_warning,
 )
-from tidegate.commands.words import KEY_ORDER, ago_words, short_words
 from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.claim import wrong_cluster
@@ -46,9 +37,10 @@ from tidegate_logic.model import (
     StoredQuota,
     Topology,
 )
-from tidegate_logic.quota_values import KEY_WORDS
+from tidegate_logic.quota_values import KEY_ORDER, KEY_WORDS, short_words
 from tidegate_logic.quotas.steps import is_disturbed
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import ago_words
 
 # One round of giving back: the operator's own decision for a policy that is being deleted.
 #

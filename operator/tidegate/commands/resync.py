@@ -12,10 +12,10 @@ from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, stored_policy
 from tidegate.commands.output import Document, ExitCode, OutputFormat, Page, publish
 from tidegate.control.declared import object_key
-from tidegate.control.report.status import rfc3339
 from tidegate.errors import InvalidResource, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
 from tidegate_logic.quotas.contention import RESYNC, named_entity
+from tidegate_logic.words import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,7 @@ def resync(
     is not stopped by this: where it goes on, the quota is left alone again after two repairs.
     """
     around = command_context(context, debug=debug)
-    seconds, milliseconds = divmod(around.now_ms(), 1000)
-    value = f"{rfc3339(seconds)[:-1]}.{milliseconds:03}Z"
+    value = rfc3339(around.now_ms() / 1000, "milliseconds")
     if entity is not None:
         value = f"{value} {entity.strip()}"
         if not named_entity(value):

@@ -11,7 +11,7 @@ from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import TableKind
 from tidegate.rollup.show import Answer, key_columns, ranked_columns
 from tidegate.rollup.tables.verify import Tally, Verdict
-from tidegate_logic.quota_values import rate_words
+from tidegate_logic.words import rate_words, size_words
 
 _MOST_FINDINGS = 20
 _TITLES = {
@@ -70,7 +70,7 @@ def show_top(answer: Answer, page: Page) -> None:
     page.sheet(_top_sheet(answer.kind, answer.rows))
     for direction, (rest, total) in answer.unattributed.items():
         page.say(
-            f"{direction}: {byte_words(rest)} are unattributed, {rest / total:.1%} of what brokers "
+            f"{direction}: {size_words(rest)} are unattributed, {rest / total:.1%} of what brokers "
             f"counted of clients; they are in no row."
         )
     page.say(_time_of(answer))
@@ -120,22 +120,10 @@ def _cell(name: str, value: object) -> str:
 
 def _unit(name: str) -> Callable[[float], str]:
     if name.endswith("bytes"):
-        return byte_words
+        return size_words
     if name.endswith("_seconds") or name.startswith("seconds_"):
         return lambda seconds: f"{seconds:,.0f} s"
-    return (
-        (lambda share: f"{100 * share:.0f} %")
-        if name == "coverage"
-        else (lambda rate: rate_words(round(rate)))
-    )
-
-
-def byte_words(count: float) -> str:
-    """`1.2 GB`, by powers of a thousand."""
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if abs(count) >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:.0f} B"
+    return (lambda share: f"{100 * share:.0f} %") if name == "coverage" else rate_words
 
 
 def show_verdict(verdict: Verdict, page: Page) -> None:
@@ -191,7 +179,7 @@ def _table_sheet(tables: Mapping[str, Tally]) -> Sheet:
             str(tally.windows),
             str(tally.files),
             f"{tally.rows:,}",
-            f"{tally.size_bytes / 1e6:.1f} MB",
+            size_words(tally.size_bytes),
         )
         for name, tally in tables.items()
     ]

@@ -10,7 +10,6 @@ from tidegate.commands.context import command_context
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.simulation_file import SimulationInput, read_simulation
-from tidegate.commands.words import elapsed_words
 from tidegate.errors import InvalidResource
 from tidegate.simulation.outcome import (
     Amounts,
@@ -24,7 +23,8 @@ from tidegate.simulation.outcome import (
 )
 from tidegate.simulation.play import Member, Play, play
 from tidegate_logic.model import KEY_OF, Mode
-from tidegate_logic.quota_values import KEY_WORDS, rate_words
+from tidegate_logic.quota_values import KEY_WORDS
+from tidegate_logic.words import elapsed_words, rate_of_words, rate_words, size_words
 
 _SHOWN_EVENTS: Final = 150
 _SHORTEST_SHOWN_SECONDS: Final = 0.5  # of a mute
@@ -39,18 +39,13 @@ LEFT_OUT: Final = (
 # For people: a timeline, and sums by NIC, level and member.
 
 
-def amount_words(amount: float) -> str:
+def amount_words(size_bytes: float) -> str:
     """Bytes as `12.3 GB`; empty where there are none."""
-    if amount < 0.5:
-        return ""
-    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if amount >= size:
-            return f"{amount / size:.1f} {unit}"
-    return f"{amount / 1e3:.1f} kB"
+    return size_words(size_bytes) if size_bytes >= 0.5 else ""
 
 
 def _rate(rate: int | None) -> str:
-    return "unlimited" if rate is None else rate_words(rate)
+    return rate_words(rate, missing="unlimited")
 
 
 def _who(member: Member) -> str:
@@ -81,7 +76,7 @@ def _event_words(event: Event) -> str:
     if event.kind is EventKind.ALL_BACK:
         return "back at their contracts"
     carried = ", ".join(
-        f"{way.value} {rate / 1e6:.1f} of {rate_words(limit)}" for way, rate, limit in event.nics
+        f"{way.value} {rate_of_words(rate, limit)}" for way, rate, limit in event.nics
     )
     words = {EventKind.OVER: "over its limit", EventKind.WITHIN: "within its limit"}
     return f"{words.get(event.kind, 'load not known')}{f': {carried}' if carried else ''}"
@@ -143,7 +138,7 @@ def _nic_row(one: NicOutcome) -> tuple[str, ...]:
     return (
         f"broker {one.broker} {one.direction.value}",
         rate_words(one.limit),
-        rate_words(round(one.highest)),
+        rate_words(one.highest),
         f"{one.over_seconds} s" if one.over_seconds else "never",
     )
 

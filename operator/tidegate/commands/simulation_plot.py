@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Final
 
-from tidegate.commands.words import elapsed_words
 from tidegate.rollup.report.svg import (
     WIDTH,
     Markup,
@@ -37,7 +36,8 @@ from tidegate.simulation.outcome import (
 )
 from tidegate.simulation.play import Play
 from tidegate_logic.model import KEY_OF
-from tidegate_logic.quota_values import KEY_WORDS, rate_words
+from tidegate_logic.quota_values import KEY_WORDS
+from tidegate_logic.words import elapsed_words, rate_words
 
 _LEFT, _RIGHT = 170, WIDTH - 96  # at the right: the limit
 _TOP, _NIC_HEIGHT, _BETWEEN, _ROW_HEIGHT = 88, 150, 48, 34

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -25,17 +24,16 @@ from tidegate.commands.top_rows import (
     opened_viewer,
     rate_rows,
 )
-from tidegate.commands.words import ago_words
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.model import Observation
-from tidegate_logic.quota_values import KEY_WORDS, rate_words
+from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.throttle.nic_status import over_count_words
+from tidegate_logic.words import NO_VALUE, UNKNOWN, ago_words, rate_of_words, rate_words, rfc3339
 
 # Output for people: three tables for 100 columns, and sentences for members not at their contract.
 
 
-_UNKNOWN = "unknown"
 _LONGEST_NAME, _LONGEST_WHY = 18, 22
 _EXPLAINED = 5
 _QUIET = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
@@ -66,7 +64,7 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
 
 def _headline(view: View) -> str:
     observation, watched = view.observation, view.watched
-    moment = datetime.fromtimestamp(observation.now_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    moment = rfc3339(observation.now_seconds)
     over = (
         f"{over_count_words(watched)} of {len(watched)} brokers over" if watched is not None else ""
     )
@@ -76,7 +74,7 @@ def _headline(view: View) -> str:
         for part in (
             moment,
             observation.policy.key,
-            f"cluster {view.cluster_id or _UNKNOWN}",
+            f"cluster {view.cluster_id or UNKNOWN}",
             mode,
             over,
         )
@@ -113,7 +111,7 @@ def _broker_cells(row: BrokerRow) -> Sequence[str]:
     return (
         str(row.broker),
         row.direction.value if row.direction is not None else "",
-        f"{_number(carries)} of {rate_words(limit)}" if limit is not None else "no limit",
+        rate_of_words(carries, limit, missing=NO_VALUE) if limit is not None else "no limit",
         share,
         _rate(row.clients) if nic is not None else "",
         "" if row.age_seconds is None else f"{row.age_seconds:.0f} s",
@@ -167,18 +165,14 @@ def _rate_cells(row: RateRow, now_seconds: float) -> Sequence[str]:
 
 def _quota(row: RateRow) -> str:
     if not row.is_read:
-        return _UNKNOWN
+        return NO_VALUE
     if row.contract is None:
         return "unlimited" if row.in_force is None else rate_words(row.in_force)
     return (
         rate_words(row.contract)
         if row.in_force == row.contract
-        else f"{_quota_number(row)} of {rate_words(row.contract)}"
+        else rate_of_words(row.in_force, row.contract, missing="unlimited")
     )
-
-
-def _quota_number(row: RateRow) -> str:
-    return "unlimited" if row.in_force is None else _number(row.in_force)
 
 
 def _why(row: RateRow, now_seconds: float) -> str:
@@ -195,17 +189,12 @@ def _reasons(rows: Sequence[RateRow]) -> Iterator[str]:
         yield f"{report.member_name} ({report.entity}): {report.message}"
 
 
-def _number(bytes_per_second: float | None) -> str:
-    """In MB/s, without the unit."""
-    return _UNKNOWN if bytes_per_second is None else f"{bytes_per_second / 1e6:.1f}"
-
-
 def _rate(bytes_per_second: float | None) -> str:
-    return _UNKNOWN if bytes_per_second is None else f"{_number(bytes_per_second)} MB/s"
+    return rate_words(bytes_per_second, missing=NO_VALUE)
 
 
 def _delay(seconds: float | None) -> str:
-    return _UNKNOWN if seconds is None else f"{seconds:.1f} s"
+    return NO_VALUE if seconds is None else f"{seconds:.1f} s"
 
 
 def _cut(text: str, longest: int) -> str:

@@ -5,16 +5,14 @@ its direction to itself. What is unknown is hatched, with its age, and never zer
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from markupsafe import Markup
 
 from tidegate.console.parts import ROWS
 from tidegate.console.snapshot import seconds_of
-from tidegate_logic.quota_values import rate_words
+from tidegate_logic.words import UNKNOWN, age_words, clock_words, rate_words
 
-UNKNOWN: Final = "unknown"
 MOST_ROWS: Final = 100
 Column = tuple[str, str]  # its head, and its class ("" = none)
 
@@ -34,24 +32,12 @@ def name(text: object, *, most: int = 60) -> Markup:
 def rate(bytes_per_second: float | None) -> Markup:
     if bytes_per_second is None:
         return Markup('<span class="unknown">{}</span>').format(UNKNOWN)
-    return Markup('<span class="number">{}</span>').format(rate_words(round(bytes_per_second)))
-
-
-def ago(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h`, `5 days`."""
-    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{max(0.0, seconds) / divisor:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} days"
-
-
-def clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
+    return Markup('<span class="number">{}</span>').format(rate_words(bytes_per_second))
 
 
 def since(text: str, now_seconds: float) -> str:
     at = seconds_of(text)
-    return "" if at is None else f"{clock(at)} ({ago(now_seconds - at)})"
+    return "" if at is None else f"{clock_words(at)} ({age_words(now_seconds - at)})"
 
 
 def table(

@@ -9,13 +9,14 @@ from typing import Any
 from markupsafe import Markup
 
 from tidegate.console.history import History
-from tidegate.console.markup import UNKNOWN, ago, joined, name, rate
+from tidegate.console.markup import joined, name, rate
 from tidegate.console.now_page import members_table
 from tidegate.console.parts import Kept, Page, Part
 from tidegate.console.snapshot import MemberNow, PolicyNow
 from tidegate_logic.model import QuotaKey
 from tidegate_logic.quota_values import quota_words
 from tidegate_logic.quotas.precedence import PrecedenceLevel
+from tidegate_logic.words import UNKNOWN, age_words
 
 
 def member_page(
@@ -104,12 +105,12 @@ def _member_chart(now: PolicyNow, one: MemberNow, history: History) -> Markup:
     ).format(
         width,
         height,
-        f"{one.way} over the last {ago(seconds)}",
+        f"{one.way} over the last {age_words(seconds)}",
         line(1, "rate"),
         line(2, "quota"),
         contract,
         one.way,
-        ago(seconds),
+        age_words(seconds),
         rate(highest / 1.1),
     )
 

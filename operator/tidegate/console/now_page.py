@@ -10,18 +10,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Points, Span
-from tidegate.console.markup import (
-    MOST_ROWS,
-    UNKNOWN,
-    ago,
-    clock,
-    joined,
-    name,
-    rate,
-    section,
-    since,
-    table,
-)
+from tidegate.console.markup import MOST_ROWS, joined, name, rate, section, since, table
 from tidegate.console.parts import ROWS, Kept, Page, Part
 from tidegate.console.snapshot import (
     KAFKA,
@@ -37,6 +26,7 @@ from tidegate.console.snapshot import (
 from tidegate_logic.model import Level, Mode
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure
+from tidegate_logic.words import UNKNOWN, age_words, clock_words
 
 _SPARK: Final = (120, 28)
 _FULL: Final = 1.25  # share of the limit at the top of a sparkline
@@ -108,7 +98,7 @@ def _holder(now: PolicyNow) -> Markup:
 def _input(now: PolicyNow, which: str) -> Markup:
     one = now.input_of(which)
     if one.is_known(now.now_seconds):
-        age = ago(now.now_seconds - (one.at_seconds or 0.0))
+        age = age_words(now.now_seconds - (one.at_seconds or 0.0))
         return Markup('<span class="chip ok" data-input="{}">{} {}</span>').format(
             which, which, f"{age} old" if which == PROMETHEUS else "answers"
         )
@@ -116,7 +106,9 @@ def _input(now: PolicyNow, which: str) -> Markup:
         return Markup('<span class="chip gone" data-input="{}">{}: {}</span>').format(
             which, which, one.problem
         )
-    age = "never" if one.at_seconds is None else f"{ago(now.now_seconds - one.at_seconds)} ago"
+    age = (
+        "never" if one.at_seconds is None else f"{age_words(now.now_seconds - one.at_seconds)} ago"
+    )
     return Markup(
         '<span class="chip gone" data-input="{}" title="{}">{} {}, last known {}</span>'
     ).format(which, one.problem, which, "does not answer" if one.problem else "is stale", age)
@@ -137,7 +129,7 @@ def _age(now: PolicyNow, *inputs: str) -> str:
         return ""
     if len(known) < len(gone):
         return "never known"
-    return f"as known {ago(now.now_seconds - min(known))} ago"
+    return f"as known {age_words(now.now_seconds - min(known))} ago"
 
 
 def _sentences(now: PolicyNow) -> Iterable[Markup]:
@@ -404,7 +396,7 @@ def _nic(now: PolicyNow, nic: NicNow, points: Points, kept: Kept) -> Markup:
         age = (
             "never read"
             if nic.at_seconds is None
-            else f"last {ago(now.now_seconds - nic.at_seconds)} ago"
+            else f"last {age_words(now.now_seconds - nic.at_seconds)} ago"
         )
         return Markup(
             '<div class="nic hatched" data-state="Unknown" title="{}">'
@@ -472,7 +464,7 @@ def lanes(now: PolicyNow, history: History) -> Part:
         ("State", ""),
         ("Since", ""),
         ("Below contract", ""),
-        (f"Last {ago(seconds)}", "lane"),
+        (f"Last {age_words(seconds)}", "lane"),
         ("Because", ""),
     )
     inside = table(columns, labelled_by="lanes")
@@ -507,7 +499,7 @@ def _event_lane(marks: Sequence[EventNow], begin: float, seconds: float) -> Part
         Markup('<i class="mark mark-{}" style="left:{}%" title="{}"></i>').format(
             one.type.lower(),
             f"{100 * (one.at_seconds - begin) / seconds:.1f}",
-            f"{clock(one.at_seconds)} {one.reason}: {one.note}",
+            f"{clock_words(one.at_seconds)} {one.reason}: {one.note}",
         )
         for one in reversed(marks)
     )
@@ -686,7 +678,7 @@ def _ends(until_seconds: float | None, now_seconds: float) -> str:
     if until_seconds is None:
         return UNKNOWN
     left = until_seconds - now_seconds
-    return f"{ago(left)}" if left > 0 else f"ended {ago(-left)} ago"
+    return f"{age_words(left)}" if left > 0 else f"ended {age_words(-left)} ago"
 
 
 _MOST_EVENTS: Final = 10
@@ -717,7 +709,7 @@ def _event(one: EventNow) -> Markup:
         '<td class="why">{}</td><td class="pass">{}</td></tr>'
     ).format(
         one.type.lower(),
-        clock(one.at_seconds),
+        clock_words(one.at_seconds),
         name(one.regarding, most=40),
         one.reason,
         one.note,
@@ -753,7 +745,7 @@ def findings(now: PolicyNow) -> Markup:
 def no_policy(objects_problem: str, heard: float | None, now_seconds: float) -> Page:
     """What is shown where there is no policy, or none that this viewer may see."""
     if objects_problem:
-        age = "never" if heard is None else f"{ago(now_seconds - heard)} ago"
+        age = "never" if heard is None else f"{age_words(now_seconds - heard)} ago"
         text = Markup(
             '<div><div class="strip"><span class="chip gone" data-input="{}">{} does not answer, '
             'last known {}</span></div><p class="unknown">No policy is known. {}</p></div>'

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from tidegate.console.access import Refused
 from tidegate.console.gate import COOKIE, Gate, Sessions, login_page, status_of
 from tidegate.console.history import History
-from tidegate.console.markup import clock, joined, name
+from tidegate.console.markup import joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
 from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
@@ -53,13 +53,9 @@ from tidegate.console.whatif import (
 from tidegate.control.audit.lines import AuditLine
 from tidegate.control.declared import SpecReader
 from tidegate.errors import TidegateError
-from tidegate.kube.api import (
-    BROKER_BANDWIDTH_POLICIES,
-    BUSINESS_TIERS,
-    EVENTS,
-    QUOTA_OVERRIDES,
-)
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, EVENTS, QUOTA_OVERRIDES
 from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.words import clock_words
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
@@ -566,7 +562,7 @@ class _Page:
             self._moment.set_content(self._clock())
 
     def _clock(self) -> str:
-        return f"{clock(self._console.source.now_seconds())} UTC"
+        return f"{clock_words(self._console.source.now_seconds())} UTC"
 
     def _page(self, body: Callable[[PolicyNow], Page]) -> Page:
         objects, now = self._now()

@@ -4,13 +4,13 @@ import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
 
 from tidegate.errors import Conflict, ForeignContent, RetryLater, WriteRefused
 from tidegate.kafka.ledger import compact, mapping, seconds, text
 from tidegate.kafka.quota_node import json_problem
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339
 
 _FIRST_CLAIM_FORMAT = 1  # version 0.1's, with the key and the uid only
 _CLAIM_FORMAT_WITHOUT_LEASES = 2
@@ -204,7 +204,7 @@ def claimed_elsewhere(claim: Claim, policy_uid: str) -> str:
     With the same uid it is another operator's: see Claim.is_of_another_operator.
     """
     namespace, _, name = claim.policy_key.rpartition("/")
-    since = datetime.fromtimestamp(int(claim.since_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = rfc3339(claim.since_seconds)
     who = (
         f"by operator {claim.holder} since {since} (epoch {claim.epoch})"
         if claim.epoch

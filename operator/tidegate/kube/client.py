@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ from tidegate.kube.api import (
 )
 from tidegate.retry import retry
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339
 
 # --- failed requests as tidegate.errors, with a sentence that a person can act on -----------------
 #
@@ -469,8 +470,7 @@ _LONGEST_NAME_STEM = 200  # with a dot and 16 digits still a valid object name
 
 def micro_time(seconds: float) -> str:
     """Seconds since the epoch as Kubernetes' MicroTime."""
-    # `isoformat` takes a quarter of the time of `strftime`, and there are some a second
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    return rfc3339(seconds, "microseconds")
 
 
 def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObject:

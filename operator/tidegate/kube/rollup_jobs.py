@@ -21,6 +21,7 @@ from tidegate.retry import retry
 from tidegate.settings import SecurityContexts
 from tidegate_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Usage
 from tidegate_logic.rollup_schedule import Window, merged
+from tidegate_logic.words import rfc3339_ms
 
 # --- the result of Jobs: windows that are published, and usage ------------------------------------
 #
@@ -260,7 +261,7 @@ def job_body(policy: Mapping[str, Any], pod: JobPod, *, start_ms: int, end_ms: i
     """
     metadata = policy["metadata"]
     name, namespace = str(metadata["name"]), str(metadata["namespace"])
-    window = {START: rfc3339(start_ms), END: rfc3339(end_ms)}
+    window = {START: rfc3339_ms(start_ms), END: rfc3339_ms(end_ms)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -303,11 +304,6 @@ def owner(policy: Mapping[str, Any]) -> JsonObject:
 def is_owned(obj: Mapping[str, Any], policy_uid: str) -> bool:
     """Whether an object is owned by this policy, not by an earlier one of its name or another."""
     return any(one.get("uid") == policy_uid for one in obj["metadata"].get("ownerReferences") or ())
-
-
-def rfc3339(time_ms: int) -> str:
-    """A time in UTC, as people and the command line read it; windows begin on whole minutes."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _failure_rules() -> list[JsonObject]:

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -24,6 +23,7 @@ from tidegate.errors import (
     Unreachable,
 )
 from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
+from tidegate_logic.words import rfc3339
 
 _log = structlog.get_logger(__name__)
 
@@ -200,7 +200,7 @@ class StatusWriter:
         status = current.get("status") or {}
         if "conditions" in wanted:
             merged = merge(
-                status.get("conditions") or [], wanted["conditions"], now=_rfc3339(self._wall())
+                status.get("conditions") or [], wanted["conditions"], now=rfc3339(self._wall())
             )
             wanted = {**wanted, "conditions": merged}
         return difference(status, wanted)
@@ -217,7 +217,3 @@ class StatusWriter:
                 fields=sorted(rest),
             )
         self._not_kept[ref.uid] = rest
-
-
-def _rfc3339(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -35,6 +35,7 @@ from tidegate.errors import (
 from tidegate.prometheus.answer import own_error
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import size_words
 
 # The HTTP session: login, authorities, no redirects, no compression. The client reads the body of
 # an answer, within limits; requests would read it whole and without bounds.
@@ -291,7 +292,7 @@ class Failures:
         """The error for an answer above the size limit."""
         return TooLarge(
             Reason.METRICS_INCOMPLETE,
-            f"The answer of Prometheus at {self.address} is larger than {limit_bytes / 1e6:g} MB "
+            f"The answer of Prometheus at {self.address} is larger than {size_words(limit_bytes)} "
             f"and was not read to the end. {self.meanwhile} {self.fewer}",
         )
 

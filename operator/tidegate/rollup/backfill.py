@@ -17,10 +17,10 @@ from tidegate.rollup.ingest import Source
 from tidegate.rollup.job import pod_of
 from tidegate.rollup.job_run import published_windows, record
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import ChangedHour, changed_hours, in_runs, missing_hours
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339_ms
 
 _MOST_NAMED = 5
 
@@ -149,7 +149,7 @@ class Backfill:
 
 def hours_words(hours: Iterable[int]) -> str:
     """`2026-11-22T07, 2026-11-22T08 and 3 more hours`."""
-    names = [time_words(hour_ms)[:13] for hour_ms in sorted(hours)]
+    names = [rfc3339_ms(hour_ms)[:13] for hour_ms in sorted(hours)]
     shown, more = names[:_MOST_NAMED], len(names) - _MOST_NAMED
     return ", ".join(shown) + (f" and {more} more hours" if more > 0 else "")
 

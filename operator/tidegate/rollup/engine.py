@@ -14,12 +14,7 @@ from typing import Any, Self
 
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
-from tidegate.kube.rollup_jobs import (
-    BLOCK_MANAGER_PORT,
-    DRIVER_PORT,
-    labels,
-    login_environment,
-)
+from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels, login_environment
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
@@ -36,20 +31,16 @@ from tidegate.rollup.job import (
 from tidegate.rollup.samples import Progress, Transport, unwatched
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
-from tidegate.rollup.spark.session import (
-    LOCAL,
-    Spark,
-    shuffle_settings,
-    spark_started,
-)
+from tidegate.rollup.spark.session import LOCAL, Spark, shuffle_settings, spark_started
 from tidegate.rollup.spark.stages import workers_errors
-from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id, time_words
+from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id
 from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import Probe, choose_reader
 from tidegate_logic.model import Policy, Tier
+from tidegate_logic.words import rfc3339_ms
 
 _PROBED_MS = 600_000
 # to one server, of all machines together; what Prometheus itself allows of remote reads is 10
@@ -68,7 +59,7 @@ class Span:
     def __str__(self) -> str:
         """`2026-11-22T07:00:00Z to 2026-11-22T10:00:00Z (3 h)`."""
         return (
-            f"{time_words(self.start_ms)} to {time_words(self.end_ms)} "
+            f"{rfc3339_ms(self.start_ms)} to {rfc3339_ms(self.end_ms)} "
             f"({(self.end_ms - self.start_ms) // HOUR_MS} h)"
         )
 

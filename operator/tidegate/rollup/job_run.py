@@ -16,12 +16,13 @@ from tidegate.rollup.ingest import Source
 from tidegate.rollup.job import LATE_MS, SETTLE_MS, pod_of, run_span
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables.format import Manifest, time_words
+from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import changed_hours, in_runs
 from tidegate_logic.model import Usage
 from tidegate_logic.reasons import Reason
 from tidegate_logic.rollup_schedule import Window
+from tidegate_logic.words import rfc3339_ms
 
 USAGE_DAYS = 7
 # Reading a week of tables is worth it once an hour, however short windows are.
@@ -40,7 +41,7 @@ def run_job(
     """Do all of it; `folder` is the process's own. Raises tidegate.errors."""
     span = Span(*run_span(window.start_ms, window.end_ms, now_ms=clock_ms()))
     tell(
-        f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy "
+        f"computing {rfc3339_ms(span.start_ms)} to {rfc3339_ms(span.end_ms)} for policy "
         f"{policy.policy.key}"
     )
     with policy_engine(policy, pod_of(os.environ), folder, clock_ms=clock_ms, tell=tell) as engine:
@@ -52,11 +53,11 @@ def run_job(
     record(policy, windows, empty=empty, catalog_problem=problem, now_ms=clock_ms())
     for one in empty:
         tell(
-            f"Prometheus has nothing of any broker from {time_words(one.start_ms)} to "
-            f"{time_words(one.end_ms)}, and will not have more"
+            f"Prometheus has nothing of any broker from {rfc3339_ms(one.start_ms)} to "
+            f"{rfc3339_ms(one.end_ms)}, and will not have more"
         )
     if windows:
-        tell(f"published; the newest rows end at {time_words(max(one.end_ms for one in windows))}")
+        tell(f"published; the newest rows end at {rfc3339_ms(max(one.end_ms for one in windows))}")
 
 
 def _publish(
@@ -161,8 +162,8 @@ def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
 
 def _nothing_found(window: Window) -> NotFound:
     found = (
-        f"Prometheus has nothing of any broker from {time_words(window.start_ms)} to "
-        f"{time_words(window.end_ms)}"
+        f"Prometheus has nothing of any broker from {rfc3339_ms(window.start_ms)} to "
+        f"{rfc3339_ms(window.end_ms)}"
     )
     return NotFound(
         Reason.METRICS_MISSING,

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import OWNER, TableKind
-from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore, kind_named
 from tidegate.rollup.tables.verify import added_up
+from tidegate_logic.words import rfc3339_ms
 
 _HIGHEST = ("peak_rate", "p50", "p95", "p99", "limit")
 _SILENT = ("window_start", *OWNER.names, "samples", "coverage", "calibration", "sketch")
@@ -130,8 +130,8 @@ def _require_sense(kind: TableKind, question: Question, by: str) -> None:
         and question.start_ms >= question.end_ms
     ):
         raise InvalidResource(
-            f"There is no time from {time_words(question.start_ms)} to "
-            f"{time_words(question.end_ms)}."
+            f"There is no time from {rfc3339_ms(question.start_ms)} to "
+            f"{rfc3339_ms(question.end_ms)}."
         )
 
 

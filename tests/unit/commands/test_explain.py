@@ -14,7 +14,6 @@ from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
-from tidegate.control.report.status import rfc3339
 from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.errors import Unauthorized
 from tidegate.kafka.zookeeper.nodes import ledger_path
@@ -22,16 +21,10 @@ from tidegate.kafka.zookeeper.tree import Create, SetData
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Memory
-from tidegate_logic.model import (
-    Default,
-    Entity,
-    LedgerEntry,
-    QuotaKey,
-    QuotaWrite,
-    WriteKind,
-)
+from tidegate_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ANY = Default.DEFAULT
@@ -94,7 +87,7 @@ def test_with_the_policy_the_answer_has_tier_skew_and_both_totals(
     for name in ("streaming/core", "L0", "shop"):
         assert name in text
     assert numbers(text) >= {3, 2, 1.33, 30.0, 20.0, 40.0, 60.0}
-    golden("\n".join(line_with(text, part) for part in ("streaming/core", "1.33", "60.0 MB/s")))
+    golden("\n".join(line_with(text, part) for part in ("streaming/core", "1.33", "60 MB/s")))
 
 
 def test_a_stronger_level_shadows_ours_and_both_are_named(

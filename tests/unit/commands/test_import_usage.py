@@ -145,11 +145,11 @@ def test_clients_without_a_quota_get_contracts_by_what_they_moved(
 
 def test_comments_say_the_peak_the_period_and_how_much_is_known(cluster: Any) -> None:
     said = "\n".join(comments(cluster.run("import", "--from-usage", "7d").out))
-    assert "12.0 MB/s on broker 3" in said
+    assert "12 MB/s on broker 3" in said
     assert "throttled on 2 days, so it wanted more" in said
     assert "produce: nothing was moved, so none is proposed" in said
     assert "fetch: no rate was seen, so none is proposed" in said
-    assert "2023-11-07T22:15Z to 2023-11-14T22:15Z: seen for 168 h" in said
+    assert "2023-11-07T22:15:00Z to 2023-11-14T22:15:00Z: seen for 168 h" in said
     assert "seen for 5 h; rates of its brokers are known for 168 h of 168 h" in said
     assert said.count("seen for less than a day") == 1
 

@@ -10,16 +10,11 @@ from rich.console import Console
 
 from tests.goldens.golden import numbers
 from tests.unit.commands.conftest import Terminal
-from tidegate.commands.output import (
-    Column,
-    OutputFormat,
-    Page,
-    Sheet,
-    publish,
-)
-from tidegate.commands.words import KEY_WORDS, ago_words, short_words
+from tidegate.commands.output import Column, OutputFormat, Page, Sheet, publish
 from tidegate.errors import InvalidResource
 from tidegate_logic.model import QuotaKey
+from tidegate_logic.quota_values import KEY_WORDS, short_words
+from tidegate_logic.words import ago_words
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}
 
@@ -134,8 +129,8 @@ FETCH = QuotaKey.CONSUMER_BYTE_RATE
     ("key", "value", "words"),
     [
         (FETCH, None, "unlimited"),
-        (FETCH, "20000000", "20.0 MB/s"),
-        (FETCH, 1024, "1.0 kB/s"),
+        (FETCH, "20000000", "20 MB/s"),
+        (FETCH, 1024, "1.02 kB/s"),
         (FETCH, "0", "unlimited"),
         (FETCH, "-5", "unlimited"),
         (FETCH, "nonsense", "unlimited"),

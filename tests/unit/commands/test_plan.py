@@ -70,7 +70,7 @@ def test_a_first_quota_is_planned_and_not_one_znode_changes(
     answer = world.plan(policy, tier)
     assert answer.code == 2, answer.err
     assert "user=alice" in answer.out
-    assert "10.0 MB/s" in answer.out
+    assert "10 MB/s" in answer.out
     assert world.snapshot() == before
 
 
@@ -94,15 +94,15 @@ def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: 
             "user=alice",
             "fetch",
             "unlimited",
-            "20.0",
+            "20",
             "MB/s",
-            "20.0",
+            "20",
             "MB/s",
             "FirstQuota",
             "3",
             "1.33",
         ),
-        *("30.0", "MB/s", "40.0", "MB/s", "-", "streaming/core", "/", "shop"),
+        *("30", "MB/s", "40", "MB/s", "-", "streaming/core", "/", "shop"),
     ]
 
 
@@ -349,12 +349,12 @@ def test_a_row_shows_before_after_both_totals_and_the_skew() -> None:
     row = next(line for line in shown(DECISION).splitlines() if line.startswith("user=alice"))
     for words in (
         "fetch",
-        "10.0 MB/s",
-        "20.0 MB/s",
+        "10 MB/s",
+        "20 MB/s",
         "LeadersMoved",
         "1.33",
-        "30.0 MB/s",
-        "40.0 MB/s",
+        "30 MB/s",
+        "40 MB/s",
         "streaming/core / orders",
     ):
         assert words in row

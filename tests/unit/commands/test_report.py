@@ -256,13 +256,13 @@ def four_hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             ("--from", "4h"),
             26_000_000,
-            "five minutes of the reported 4 hours stayed under 20.0 MB/s",
+            "five minutes of the reported 4 hours stayed under 20 MB/s",
         ),
-        (("--from", "1h"), 26_000_000, "five minutes of the reported hour stayed under 20.0 MB/s"),
+        (("--from", "1h"), 26_000_000, "five minutes of the reported hour stayed under 20 MB/s"),
         (
             ("--from", "5h"),
             26_000_000,
-            "five minutes of the reported 5 hours stayed under 20.0 MB/s",
+            "five minutes of the reported 5 hours stayed under 20 MB/s",
         ),
         (("--from", "1d"), None, "samples cover 17% of the reported 24 hours"),
         (("--from", "47h"), None, "samples cover 9% of the reported 47 hours"),

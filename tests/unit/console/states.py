@@ -65,7 +65,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         simulated.observing,
         (
             "mode Observe",
-            "Broker 1 egress is over its limit: 98.0 MB/s",
+            "Broker 1 egress is over its limit: 98 MB/s",
             "Enforce would change the quota of backfill, indexer.",
             "Tidegate is only observing: no quota changes.",
             "What Enforce would change",
@@ -90,7 +90,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
             "L2 gives: indexer",
             "Not at the contract for other reasons: backfill (Contended: another writer keeps "
             "changing its quota).",
-            "fetch is 50.0 MB/s (50000000 B/s), Tidegate's is 4.3 MB/s",
+            "fetch is 50 MB/s (50000000 B/s), Tidegate's is 4.32 MB/s",
             "To end it at once: tidegate resync streaming/orders",
         ),
     ),
@@ -98,7 +98,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         THROTTLED_AT,
         simulated.exhausted,
         (
-            "Broker 1 egress is over its limit: 69.2 MB/s of 60.0 MB/s, since 08:06:26 (4 min).",
+            "Broker 1 egress is over its limit: 69.2 MB/s of 60 MB/s, since 08:06:26 (4 min).",
             "It is not enough, and quotas cannot help: every tier below L0 gives what it can. "
             "Too much: broker 1 egress 9.2 MB/s",
             "Another limit, other leaders or fewer clients would help: try it on What if.",

@@ -58,7 +58,7 @@ def test_a_throttled_evening_has_its_numbers() -> None:
 
 def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
     _, _, now = at(308)
-    assert "18.0 MB/s</span> is too much; L1 to L3 move" in now_page.answer(now)
+    assert "18 MB/s</span> is too much; L1 to L3 move" in now_page.answer(now)
     assert "can give it" in now_page.answer(now)
     little = replace(now.over[0], by_level={Level.L0: 60e6, Level.L2: 5e6})
     poor = now_page.answer(replace(now, nics=(little,)))

@@ -277,13 +277,13 @@ def test_a_throttled_level_has_the_reading_that_began_it_and_what_is_carried_now
 ) -> None:
     policy = throttled_etl(stage)
     began = because(stage, policy).split("; ")[0]
-    assert began == "since 13:47 UTC broker 1 ingress 75.0 of 50.0 MB/s"
+    assert began == "since 13:47:25 UTC broker 1 ingress 75 of 50 MB/s"
     stage.now += 61
     hot(stage, 49.3)
     stage.run()
-    assert because(stage, policy) == f"{began}; now 49.3"
+    assert because(stage, policy) == f"{began}; now 49.3 MB/s"
     text = stage.message(policy, "Throttling")
-    assert text == f"L3 below the contract (1 of 1 member): {began}; now 49.3"
+    assert text == f"L3 below the contract (1 of 1 member): {began}; now 49.3 MB/s"
     golden(text)
 
 
@@ -296,7 +296,7 @@ def test_a_restarted_operator_keeps_what_began_a_throttle_and_knows_what_is_now(
     stage.now += 61
     hot(stage, 49.3)
     stage.run()
-    now = "now broker 1 ingress 49.3 of 50.0 MB/s"
+    now = "now broker 1 ingress 49.3 of 50 MB/s"
     assert because(stage, policy) == f"{began}; {now}"
     assert stage.message(policy, "Throttling").endswith(f": {began}; {now}")
 
@@ -338,7 +338,7 @@ def test_while_a_broker_is_unknown_ready_the_column_and_throttling_say_so(
     assert stage.condition(policy)[0] == "True"
     assert stage.message(policy).endswith("; the load of broker 1 is not known")
     text = stage.message(policy, "Throttling")
-    assert text.endswith("; now unknown (49.3 as of 13:48 UTC)")
+    assert text.endswith("; now unknown (49.3 MB/s as of 13:48:56 UTC)")
     golden(f"{stage.message(policy)}. {text}")
 
 

@@ -261,8 +261,8 @@ def test_a_stall_is_told_with_both_numbers(stage: Stage, source: Source) -> None
         source.cluster.sizes["topic-0", 0] += 5 * 4.0 * MB
     assert stage.condition(policy, "ReplicationCurrent") == ("False", "ReassignmentStalls")
     assert status(stage, policy)["stalls"][0] == (
-        "broker 1 egress: the rate is 2.00 MB/s, and more than 4.00 MB/s is needed: the replicas "
-        "being filled receive 4.00 MB/s of new data"
+        "broker 1 egress: the rate is 2 MB/s, and more than 4 MB/s is needed: the replicas "
+        "being filled receive 4 MB/s of new data"
     )
     assert "ReassignmentStalls" in stage.event_reasons()
 

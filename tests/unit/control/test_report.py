@@ -121,17 +121,17 @@ def test_a_default_on_its_way_down_is_stepping_and_no_conflict(stage: Stage) -> 
 @pytest.mark.parametrize(
     ("before", "words"),
     [
-        ("Contract", "L3 is throttled: broker 1 egress 75.0 of 50.0 MB/s"),
+        ("Contract", "L3 is throttled: broker 1 egress 75 of 50 MB/s"),
         (
             "Relaxing",
-            "L3 is throttled again: broker 1 egress 75.0 of 50.0 MB/s at first; now 54.5",
+            "L3 is throttled again: broker 1 egress 75 of 50 MB/s at first; now 54.5 MB/s",
         ),
     ],
 )
 def test_a_level_that_is_throttled_again_has_what_is_carried_now(before: str, words: str) -> None:
     previous = {"levels": [{"level": "L3", "state": before}]}
-    cause = "broker 1 egress 75.0 of 50.0 MB/s"
-    one = LevelReport(Level.L3, LevelState.THROTTLED, cause, 0.0, "now 54.5", 1, 1)
+    cause = "broker 1 egress 75 of 50 MB/s"
+    one = LevelReport(Level.L3, LevelState.THROTTLED, cause, 0.0, "now 54.5 MB/s", 1, 1)
     (event,) = level_events(previous, [one])
     assert (event.type, event.message) == (WARNING, words)
 

@@ -347,7 +347,7 @@ def test_a_level_that_makes_room_for_a_higher_one_says_so_and_not_that_a_broker_
     levels = {one.level: one for one in world.minutes(2)[-1].levels}
     assert numbers(levels[Level.L1].because) == {1, 96.0, 50.0}
     words = levels[Level.L3].because
-    assert words.startswith("room for 3.0 MB/s of L1, which is below its contract, on broker 1")
+    assert words.startswith("room for 3 MB/s of L1, which is below its contract, on broker 1")
     assert "room" not in levels[Level.L2].because
 
 
@@ -357,13 +357,13 @@ def test_what_began_a_throttle_stays_and_what_is_carried_now_follows_until_it_is
     everybody_at_the_throttled_rate(world)
     began = world.now_seconds
     level = world.scrape().levels[-1]
-    assert (level.because, level.now) == ("broker 1 egress 140.0 of 50.0 MB/s", "now 81.0")
+    assert (level.because, level.now) == ("broker 1 egress 140 of 50 MB/s", "now 81 MB/s")
     assert level.since_seconds is not None
     assert began - 360 <= level.since_seconds < began - 300
     world.blind = True
     level = world.minutes(2)[-1].levels[-1]
-    assert level.because == "broker 1 egress 140.0 of 50.0 MB/s"
-    assert level.now.startswith("now unknown (81.0 as of ")
+    assert level.because == "broker 1 egress 140 of 50 MB/s"
+    assert level.now.startswith("now unknown (81 MB/s as of ")
 
 
 def test_a_member_for_whose_form_the_tier_gives_no_rate_is_never_throttled_and_says_so(

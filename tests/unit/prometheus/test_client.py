@@ -254,7 +254,7 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
 
     error, server = failure(huge, answer_limit_bytes=500_000)
     assert isinstance(error, Incomplete)
-    assert "0.5 MB" in error.message
+    assert "500 kB" in error.message
     assert len(server.seen) == 1
 
 

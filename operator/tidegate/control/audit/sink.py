@@ -10,8 +10,8 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from typing import Protocol
@@ -19,6 +19,7 @@ from typing import Protocol
 import structlog
 
 from tidegate.settings import STANDARD_STREAM
+from tidegate_logic.words import rfc3339
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +40,7 @@ def gap_text(lines: int) -> str:
 
     A pass that a full queue refused counts as one. `t` is when there was room again.
     """
-    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = rfc3339(time.time(), "milliseconds")
     line = {"event": EVENT, "kind": LOST, "t": at, "lines": lines}
     return json.dumps(line, separators=(",", ":"))
 

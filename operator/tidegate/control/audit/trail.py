@@ -10,7 +10,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from math import isfinite
 
 import structlog
@@ -47,6 +46,7 @@ from tidegate_logic.throttle.decision import (
     new_acts,
 )
 from tidegate_logic.throttle.record import as_mapping
+from tidegate_logic.words import rfc3339
 
 log = structlog.get_logger(__name__)
 
@@ -162,11 +162,7 @@ class Owner:
 
 def utc(seconds: float) -> str:
     """`2026-11-21T11:00:15.250Z`."""
-    return (
-        datetime.fromtimestamp(seconds, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    return rfc3339(seconds, "milliseconds")
 
 
 def tidy(value: object) -> object:

@@ -13,7 +13,6 @@ from typing import Any
 
 from tidegate.control.reconcile import PassResult
 from tidegate.control.rollups import RollupProgress
-from tidegate.kube.rollup_jobs import rfc3339
 from tidegate.resources.status import RollupStatus
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.decision import Decision, LevelReport, LevelState
@@ -22,6 +21,7 @@ from tidegate_logic.quotas.contention import resync_command
 from tidegate_logic.reasons import STALLED, Reason
 from tidegate_logic.rollup_schedule import Due, Window
 from tidegate_logic.throttle.nic_status import NicStatus, Pressure
+from tidegate_logic.words import rfc3339_ms
 
 MAX_MESSAGE_LENGTH = 1024
 SHOWN = 5  # of a list of things that may be long
@@ -361,7 +361,7 @@ def rollup_status(
     if progress is None or progress.due is None:
         return RollupStatus.model_validate(previous["rollup"]) if previous.get("rollup") else None
     due = progress.due
-    until = None if due.published_until_ms is None else rfc3339(due.published_until_ms)
+    until = None if due.published_until_ms is None else rfc3339_ms(due.published_until_ms)
     return RollupStatus(published_until=until, waiting=len(due.missing), failed=len(due.failed))
 
 
@@ -397,7 +397,7 @@ def _published(progress: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
             "publish yet"
         )
     else:
-        until = f"published without a gap until {rfc3339(due.published_until_ms)}"
+        until = f"published without a gap until {rfc3339_ms(due.published_until_ms)}"
     if due.failed:
         failures = listed(
             [
@@ -435,7 +435,7 @@ def _published(progress: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
 
 
 def _span(window: Window) -> str:
-    return f"{rfc3339(window.start_ms)} to {rfc3339(window.end_ms)}"
+    return f"{rfc3339_ms(window.start_ms)} to {rfc3339_ms(window.end_ms)}"
 
 
 _NOT_REACHED = frozenset(

@@ -30,6 +30,7 @@ from tidegate_logic.model import Entity, QuotaWrite
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import MoveKind
 from tidegate_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
+from tidegate_logic.words import rate_of_words
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(
@@ -259,9 +260,9 @@ _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.val
 
 
 def over_words(one: WatchedBroker) -> str:
-    """`Broker 2: egress 58.1 of 50.0 MB/s`, each direction that is, or just was, over its limit."""
+    """`Broker 2: egress 58.1 of 50 MB/s`, each direction that is, or just was, over its limit."""
     ways = [
-        f"{way.value} {nic.bytes_per_second / 1e6:.1f} of {nic.limit / 1e6:.1f} MB/s"
+        f"{way.value} {rate_of_words(nic.bytes_per_second, nic.limit)}"
         for way, nic in one.nics.items()
         if nic.bytes_per_second is not None and nic.limit is not None and nic.hot_samples
     ]
@@ -300,9 +301,13 @@ def writes_by_tier(
 # server and on everybody who watches it. So such numbers are renewed with a change of anything
 # else, or once a minute.
 
-# rates, bytes and seconds; and the brokers for whose clients the time of a reading was too short
+# rates and sizes with their unit, which may become another one (the exact values of quotas, which
+# stand in brackets, are not measured), bytes and seconds; and the brokers for whose clients the
+# time of a reading was too short
 _MEASURED = re.compile(
-    r"[0-9]+\.[0-9]+|[0-9]+(?= (?:bytes|s)\b)|(?<=What clients send on )[a-z0-9, ]+(?= was not)"
+    r"(?<![(0-9.])<?[0-9]+(?:\.[0-9]+)?(?: [kMGTP]?B(?:/s)?\b|(?= of [0-9.]+ [kMGTP]?B/s))"
+    r"|[0-9]+\.[0-9]+|[0-9]+(?= (?:bytes|s)\b)"
+    r"|(?<=What clients send on )[a-z0-9, ]+(?= was not)"
 )
 _WITH_LOAD = frozenset({"MetricsFresh", "Throttling"})
 _SAME_FOR_SECONDS = 60.0

@@ -9,6 +9,7 @@ from tidegate.resources.status import MovingStatus, ReplicationStatus
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import MoveKind
 from tidegate_logic.replication.rates import Stall
+from tidegate_logic.words import rate_words, size_words
 
 TYPE = "ReplicationCurrent"
 _STALLS_SHOWN, _SHOWN = 16, 64
@@ -70,22 +71,18 @@ def _problem(result: ReplicationResult) -> str | None:
 
 def stall_words(stall: Stall) -> str:
     """What the rate is and what it would have to be, or what arrived where that does not say it."""
-    rate = f"{stall.side}: the rate is {_megabytes(stall.rate)}"
+    rate = f"{stall.side}: the rate is {rate_words(stall.rate)}"
     if stall.arrives is not None:
         return (
-            f"{rate}, but {_megabytes(stall.arrives)} arrived in the last minute while the moving "
-            f"partitions received {_megabytes(stall.inflow)}; other partitions on the lists, which "
+            f"{rate}, but {rate_words(stall.arrives)} arrived in the last minute while the moving "
+            f"partitions received {rate_words(stall.inflow)}; other partitions on the lists, which "
             "Kafka counts too, or a slow disk take the rest"
         )
-    need = f"{rate}, and more than {_megabytes(stall.inflow + stall.in_sync)} is needed: "
-    need += f"the replicas being filled receive {_megabytes(stall.inflow)} of new data"
+    need = f"{rate}, and more than {rate_words(stall.inflow + stall.in_sync)} is needed: "
+    need += f"the replicas being filled receive {rate_words(stall.inflow)} of new data"
     if stall.in_sync:
-        need += f", and Kafka counts {_megabytes(stall.in_sync)} for replicas in sync"
+        need += f", and Kafka counts {rate_words(stall.in_sync)} for replicas in sync"
     return need
-
-
-def _megabytes(bytes_per_second: float) -> str:
-    return f"{bytes_per_second / 1e6:.2f} MB/s"
 
 
 def replication_verdicts(
@@ -144,7 +141,7 @@ def begin_words(kind: MoveKind, figures: Figures) -> str:
     """What begins: how much, and how long it will take."""
     text = f"{counted(figures.partitions, 'partition')} {FILLING_WORDS[kind]}"
     if figures.bytes_left is not None:
-        text += f", {figures.bytes_left / 1e6:.0f} MB left"
+        text += f", {size_words(figures.bytes_left)} left"
     if figures.seconds is not None:
         text += f", about {figures.seconds:.0f} s by {figures.bottleneck}"
     return text

@@ -7,7 +7,6 @@ value (the brokers, while none answers), the previous one stays. Rates are metri
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from math import ceil
 from typing import Any, TypeVar
 
@@ -68,8 +67,8 @@ from tidegate_logic.model import (
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.reasons import Reason
-from tidegate_logic.reports import clock_words
 from tidegate_logic.throttle.nic_status import Pressure, over_count_words
+from tidegate_logic.words import clock_words, rfc3339
 
 # --- recommended contracts, as a tier's status and `tidegate plan` show them ----------------------
 
@@ -525,7 +524,7 @@ def _because(one: LevelReport, before: Mapping[str, Any]) -> str:
     if began.startswith("now "):  # nothing was known of the beginning
         began = ""
     if one.because and one.since_seconds is not None:
-        known = f"since {clock_words(one.since_seconds)} {one.because}"
+        known = f"since {clock_words(one.since_seconds)} UTC {one.because}"
     now = one.now if not known or began in ("", known) else ""
     return _NOW.join(part for part in (began or known, now) if part)
 
@@ -557,11 +556,6 @@ def _parsed(previous: Mapping[str, Any], field: str, model: type[Part]) -> tuple
         return None
     # a list of Kubernetes' is a tuple here
     return tuple(model.model_validate(entry, strict=False) for entry in entries)
-
-
-def rfc3339(seconds: float) -> str:
-    """A time as Kubernetes writes it, in UTC and whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # --- the status of a QuotaOverride ----------------------------------------------------------------

@@ -26,8 +26,9 @@ from tidegate.rollup.report.rate_card import (
     months_share,
     shared,
 )
-from tidegate.rollup.report.request import GRAINS, ClientKey, MemberDirectory, iso_time
+from tidegate.rollup.report.request import GRAINS, ClientKey, MemberDirectory
 from tidegate.rollup.schemas import Direction
+from tidegate_logic.words import rfc3339_ms
 
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("fetch", "produce")
 # every byte that is replicated leaves one broker and enters another: it is counted once
@@ -62,8 +63,8 @@ def charges_of(
     for start_ms, _, _ in card.spans(tables.start_ms, tables.end_ms, zone):
         if start_ms % tables.grain_ms:
             raise InvalidResource(
-                f"Rates change at {iso_time(start_ms)}, within a {GRAINS[tables.grain_ms]} of the "
-                "tables, which have no parts of one."
+                f"Rates change at {rfc3339_ms(start_ms)}, within a {GRAINS[tables.grain_ms]} of "
+                "the tables, which have no parts of one."
             )
     lines = [
         line
@@ -265,8 +266,8 @@ def _line(
     amount: Decimal,
 ) -> Charge:
     return Charge(
-        start=iso_time(span.start_ms),
-        end=iso_time(span.end_ms),
+        start=rfc3339_ms(span.start_ms),
+        end=rfc3339_ms(span.end_ms),
         kind=kind,
         member=directory.name(one.client),
         tier=one.client.tier,
@@ -290,8 +291,8 @@ def _own_line(
     amount: Decimal,
 ) -> Charge:
     return Charge(
-        start=iso_time(span.start_ms),
-        end=iso_time(span.end_ms),
+        start=rfc3339_ms(span.start_ms),
+        end=rfc3339_ms(span.end_ms),
         kind=kind,
         member="",
         tier="",

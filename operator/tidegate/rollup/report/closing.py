@@ -33,10 +33,11 @@ from tidegate.rollup.report.request import (
     total_of,
 )
 from tidegate.rollup.schemas import HOUR_MS, TIER, Direction
-from tidegate.rollup.tables.format import UsageDamaged, time_words
+from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.verify import added_up
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339, rfc3339_ms
 
 FOLDER: Final = "_closed"
 VERSION: Final = 2
@@ -240,7 +241,7 @@ def close_month(
         )
     if now_ms < month.end_ms + SETTLED_MS:
         raise InvalidResource(
-            f"{month.name} can be closed from {time_words(month.end_ms + SETTLED_MS)} on, two "
+            f"{month.name} can be closed from {rfc3339_ms(month.end_ms + SETTLED_MS)} on, two "
             f"hours after its end: until then samples may come."
         )
     before = _all_closed(store)
@@ -259,7 +260,7 @@ def close_month(
     sources = dict(sorted(stamps(store, _TABLES, month.start_ms, month.end_ms).items()))
     closed = Closed(
         month,
-        time_words(now_ms),
+        rfc3339(now_ms // 1000),
         owner.policy,
         owner.cluster,
         tuple(_usage(store, month)),

@@ -53,7 +53,6 @@ from tidegate.rollup.report.request import (
     Provenance,
     RecommendedContract,
     ReportRequest,
-    iso_time,
     total_of,
 )
 from tidegate.rollup.report.trends import (
@@ -65,6 +64,7 @@ from tidegate.rollup.report.trends import (
 )
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, Direction
 from tidegate.rollup.terms.sources import read_trail
+from tidegate_logic.words import rfc3339_ms
 
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("fetch", "produce")
 _BELOW_CONTRACT: Final = ("seconds_throttled", "seconds_relaxing")
@@ -103,7 +103,7 @@ def figures_of(request: ReportRequest) -> ReportFigures:
     trail = read_trail(request.trail or (), request.policy, end_ms=request.end_ms)
     return ReportFigures(
         policy=request.policy,
-        made_at=iso_time(request.made_at_ms),
+        made_at=rfc3339_ms(request.made_at_ms),
         made_by=__version__,
         period=_period(tables, request),
         currency=currency,
@@ -156,10 +156,12 @@ def _period(tables: PeriodTables, request: ReportRequest) -> Period:
     return Period(
         name=request.month,
         timezone=str(request.zone),
-        before="" if before is None else f"{iso_time(before.start_ms)}/{iso_time(before.end_ms)}",
+        before=""
+        if before is None
+        else f"{rfc3339_ms(before.start_ms)}/{rfc3339_ms(before.end_ms)}",
         before_is_complete=before is not None and before.is_complete,
-        start=iso_time(tables.start_ms),
-        end=iso_time(tables.end_ms),
+        start=rfc3339_ms(tables.start_ms),
+        end=rfc3339_ms(tables.end_ms),
         seconds=length_ms / 1000,
         grain=GRAINS[tables.grain_ms],
         windows=length_ms // tables.grain_ms,
@@ -183,7 +185,7 @@ def _prices(request: ReportRequest) -> Iterator[Price]:
     """What the card charges in the period. A direction without a price is named, too."""
     card = request.rate_card
     for start_ms, end_ms, rates in card.spans(request.start_ms, request.end_ms, request.zone):
-        span = iso_time(start_ms), iso_time(end_ms)
+        span = rfc3339_ms(start_ms), rfc3339_ms(end_ms)
         if rates.cost_per_month is not None:
             shared_by = f"cost shared by {rates.share_by.lower()}"
             yield Price(*span, shared_by, rates.cost_per_month, "month")
@@ -535,7 +537,7 @@ def _broker_figures(tables: PeriodTables) -> tuple[BrokerFigures, ...]:
                 limit=limit,
                 mean_rate=mean_rate,
                 mean_share=share_of(mean_rate, limit),
-                busiest_start=iso_time(window["window_start"]),
+                busiest_start=rfc3339_ms(window["window_start"]),
                 busiest_seconds=step_ms // 1000,
                 busiest_rate=busiest_rate,
                 busiest_share=share_of(busiest_rate, limit),
@@ -577,7 +579,7 @@ def _traffic_points(tables: PeriodTables) -> tuple[TrafficPoint, ...]:
     rows.sort(key=lambda row: (row["direction"], row["window_start"], row["tier"]))
     return tuple(
         TrafficPoint(
-            iso_time(row["window_start"]),
+            rfc3339_ms(row["window_start"]),
             seconds,
             row["tier"],
             row["direction"],
@@ -623,7 +625,7 @@ def _load(row: Row, tables: PeriodTables, step_ms: int, window_ms: int, limit: i
     seconds = _step_seconds(row, tables, step_ms)
     rate, busiest = row["nic_bytes"] / seconds, row["busiest"] / (window_ms / 1000)
     return LoadPoint(
-        start=iso_time(row["window_start"]),
+        start=rfc3339_ms(row["window_start"]),
         seconds=seconds,
         broker=row["broker"],
         direction=row["direction"],
@@ -660,7 +662,7 @@ def _throttled_windows(
     ).to_pylist()
     return tuple(
         ThrottledWindow(
-            start=iso_time(row["window_start"]),
+            start=rfc3339_ms(row["window_start"]),
             seconds=tables.grain_ms / 1000,
             level=directory.level(row["tier"]),
             **{

@@ -28,8 +28,9 @@ from tidegate.rollup.report.period import (
     share_of,
 )
 from tidegate.rollup.report.rate_card import GIB
-from tidegate.rollup.report.request import ClientKey, ReportRequest, iso_time
+from tidegate.rollup.report.request import ClientKey, ReportRequest
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
+from tidegate_logic.words import rfc3339_ms
 
 ENOUGH_COVERAGE = 0.95
 
@@ -219,6 +220,6 @@ def _equal(columns: Mapping[str, str]) -> Iterator[str]:
 
 def _during(request: ReportRequest) -> tuple[str, str]:
     start, end = (
-        f"TIMESTAMPTZ '{iso_time(at_ms)}'" for at_ms in (request.start_ms, request.end_ms)
+        f"TIMESTAMPTZ '{rfc3339_ms(at_ms)}'" for at_ms in (request.start_ms, request.end_ms)
     )
     return f"window_start >= {start}", f"window_start < {end}"

@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 
 from tidegate.errors import InvalidResource
 from tidegate.rollup.report.figures import Episode, EpisodeSpan
-from tidegate.rollup.report.request import GRAINS, ClientKey, ReportRequest, iso_time
+from tidegate.rollup.report.request import GRAINS, ClientKey, ReportRequest
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 from tidegate.rollup.terms.sources import Trail, Written
+from tidegate_logic.words import rfc3339_ms
 
 Row = dict[str, Any]
 CLIENT: Final = ("tier", "user", "client_id")
@@ -88,13 +89,13 @@ def _check_period(request: ReportRequest) -> None:
     start_ms, end_ms, grain_ms = request.start_ms, request.end_ms, request.tables.grain_ms
     if start_ms >= end_ms:
         raise InvalidResource(
-            f"The report's period is empty: it ends at {iso_time(end_ms)} and begins at "
-            f"{iso_time(start_ms)}."
+            f"The report's period is empty: it ends at {rfc3339_ms(end_ms)} and begins at "
+            f"{rfc3339_ms(start_ms)}."
         )
     if start_ms % grain_ms or end_ms % grain_ms:
         raise InvalidResource(
-            f"The report's period {iso_time(start_ms)} to {iso_time(end_ms)} must begin and end "
-            f"with a whole {GRAINS[grain_ms]} of UTC, because the tables hold no parts of one."
+            f"The report's period {rfc3339_ms(start_ms)} to {rfc3339_ms(end_ms)} must begin and "
+            f"end with a whole {GRAINS[grain_ms]} of UTC, because the tables hold no parts of one."
         )
 
 
@@ -342,8 +343,8 @@ def _episode(number: int, spans: Sequence[_Span], trail: Trail, *, start_ms: int
     return Episode(
         number=number,
         direction=direction,
-        begin=iso_time(begin_ms),
-        end=iso_time(end_ms),
+        begin=rfc3339_ms(begin_ms),
+        end=rfc3339_ms(end_ms),
         seconds=(end_ms - begin_ms) / 1000,
         open_begin=begin_ms == start_ms,
         open_end=any(span.open_end for span in spans),
@@ -385,8 +386,8 @@ def _span_figures(number: int, span: _Span) -> EpisodeSpan:
         member=write.member or write.entity,
         tier=write.tier,
         level=write.level,
-        begin=iso_time(span.begin_ms),
-        end=iso_time(span.end_ms),
+        begin=rfc3339_ms(span.begin_ms),
+        end=rfc3339_ms(span.end_ms),
         quota=span.quota,
         contract=write.contract or 0,
         fraction=_fraction(span),

@@ -38,6 +38,7 @@ from tidegate.rollup.report.svg import (
     vertical_axis,
     vertical_line,
 )
+from tidegate_logic.words import rate_words
 
 _DIRECTION_LEGEND = (("fetch", "fetch"), ("produce", "produce"))
 _MEMBERS_DRAWN, _BULLETS_DRAWN, _EPISODES_DRAWN = 10, 24, 6
@@ -48,10 +49,6 @@ _LOAD_BOUNDS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 _LEVELS = ("L0", "L1", "L2", "L3")
 _NARROWEST = 3.0  # an episode of a minute in a month is still drawn this wide
 _HOUR = 3600
-
-
-def _rate(rate: float | None) -> str:
-    return text_with_unit(Kind.RATE, rate)
 
 
 def _percent(share: float | None) -> str:
@@ -151,9 +148,10 @@ def contracts_plot(uses: Sequence[ContractUse]) -> Plot | None:
             use.p95_share or 0.0,
             use.peak_share or 0.0,
             use.direction,
-            f"{use.member}, {use.direction}\np95 {_rate(use.p95_rate)}, {_percent(use.p95_share)}\n"
-            f"peak {_rate(use.peak_rate)}, {_percent(use.peak_share)}\ncontract "
-            f"{_rate(use.contract)}",
+            f"{use.member}, {use.direction}\n"
+            f"p95 {rate_words(use.p95_rate)}, {_percent(use.p95_share)}\n"
+            f"peak {rate_words(use.peak_rate)}, {_percent(use.peak_share)}\n"
+            f"contract {rate_words(use.contract)}",
         )
         for use in uses[:_BULLETS_DRAWN]
     ]
@@ -179,10 +177,10 @@ def limits_plot(brokers: Sequence[BrokerFigures]) -> Plot | None:
             nic.mean_share or 0.0,
             nic.busiest_share or 0.0,
             nic.direction,
-            f"broker {nic.broker}, {nic.direction}\nmean {_rate(nic.mean_rate)}, "
+            f"broker {nic.broker}, {nic.direction}\nmean {rate_words(nic.mean_rate)}, "
             f"{_percent(nic.mean_share)}\n"
-            f"busiest {_rate(nic.busiest_rate)}, {_percent(nic.busiest_share)}, "
-            f"{clock(nic.busiest_start)} UTC\nlimit {_rate(nic.limit)}",
+            f"busiest {rate_words(nic.busiest_rate)}, {_percent(nic.busiest_share)}, "
+            f"{clock(nic.busiest_start)} UTC\nlimit {rate_words(nic.limit)}",
         )
         for nic in fullest
     ]
@@ -326,10 +324,12 @@ def _traffic_step(
     length = duration(seconds) if seconds < _HOUR else f"{readable(seconds / _HOUR)} h"
     lines = [
         f"{clock(start)} UTC, {length}",
-        *(f"{_tier_text(tier)}: {_rate(rates.get(tier, 0.0))}" for tier in tiers),
+        *(f"{_tier_text(tier)}: {rate_words(rates.get(tier, 0.0))}" for tier in tiers),
     ]
     target = bar(left, upward.end, right - left, upward.begin - upward.end, class_="target")
-    return element("g", *parts, target, data_tip="\n".join([*lines, f"together: {_rate(base)}"]))
+    return element(
+        "g", *parts, target, data_tip="\n".join([*lines, f"together: {rate_words(base)}"])
+    )
 
 
 def _time_scale(period: Period, left: float, right: float) -> Scale:
@@ -389,10 +389,10 @@ def _load_cell(point: LoadPoint, across: Scale, top: float, height: float) -> Ma
     left, right = across.at(at), across.at(at + point.seconds)
     lines = [
         f"broker {point.broker}, {clock(point.start)} UTC",
-        f"mean {_rate(point.rate)}, {_percent(point.share)} of its limit",
+        f"mean {rate_words(point.rate)}, {_percent(point.share)} of its limit",
     ]
     if not is_one_window(point):
-        lines.append(f"busiest {_rate(point.busiest_rate)}, {_percent(point.busiest_share)}")
+        lines.append(f"busiest {rate_words(point.busiest_rate)}, {_percent(point.busiest_share)}")
     colour = sum(share >= bound for bound in _LOAD_BOUNDS)
     return bar(
         left, top, right - left - 0.5, height - 1.5, class_=f"h{colour}", data_tip="\n".join(lines)
@@ -501,7 +501,8 @@ def _span(span: EpisodeSpan, across: Scale, top: float) -> Markup:
     taken = full * (1 - span.fraction)
     tip = (
         f"{span.entity}, {span.level}\n{clock(span.begin)} to {clock(span.end)} UTC\n"
-        f"{_rate(span.quota)} on each broker, {_percent(span.fraction)} of {_rate(span.contract)}"
+        f"{rate_words(span.quota)} on each broker, {_percent(span.fraction)} of "
+        f"{rate_words(span.contract)}"
     )
     return element(
         "g",

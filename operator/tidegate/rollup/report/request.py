@@ -6,7 +6,7 @@ tables and from a policy; none of them asks a cluster or the clock.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Final
 
@@ -198,16 +198,6 @@ class ReportRequest:
     closed_charges: Sequence[Charge] | None = None
     corrections: Sequence[Correction] = ()
     provenance: Provenance
-
-
-def iso_time(at_ms: int) -> str:
-    """`2026-11-21T11:00:00Z`, with milliseconds only if there are any."""
-    precision = "milliseconds" if at_ms % 1000 else "seconds"
-    return (
-        datetime.fromtimestamp(at_ms / 1000, UTC)
-        .isoformat(timespec=precision)
-        .replace("+00:00", "Z")
-    )
 
 
 # The parts of a request that come from a store of usage tables and from a policy.

@@ -20,8 +20,9 @@ from tidegate.rollup.labels import labels_of
 from tidegate.rollup.report.figures import Charge, LabelFigures, UnusualDay
 from tidegate.rollup.report.period import PeriodTables, grouped, share_of
 from tidegate.rollup.report.rate_card import HUNDREDTH, Budget, months_share
-from tidegate.rollup.report.request import ClientKey, MemberDirectory, UsageBefore, iso_time
+from tidegate.rollup.report.request import ClientKey, MemberDirectory, UsageBefore
 from tidegate.rollup.schemas import DAY_MS
+from tidegate_logic.words import rfc3339_ms
 
 WEEKS_COMPARED: Final = 8
 FEWEST_WEEKS: Final = 4
@@ -176,7 +177,7 @@ def _unusual(
     if abs(count - usual) < max(_LEAST_BYTES, UNUSUAL_SCORE * deviation):
         return
     yield UnusualDay(
-        day=iso_time(day),
+        day=rfc3339_ms(day),
         weekday=datetime.fromtimestamp(day / 1000, UTC).strftime("%A"),
         member=directory.name(ClientKey(tier, *client)),
         tier=tier,

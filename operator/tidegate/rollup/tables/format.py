@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, OWNER, TABLES, TableKind
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339_ms
 
 # A run is one process that publishes; by its name in file names no two runs write the same file.
 
@@ -118,11 +119,6 @@ def windows_between(kind: TableKind, start_ms: int, end_ms: int) -> Iterator[Win
     while at_ms < end_ms:
         yield Window(at_ms, at_ms + kind.published_ms)
         at_ms += kind.published_ms
-
-
-def time_words(at_ms: int) -> str:
-    """`2026-11-22T07:05:00Z`."""
-    return _time(at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _time(at_ms: int) -> datetime:
@@ -515,15 +511,15 @@ def encode_manifest(manifest: Manifest) -> bytes:
     document = {
         "schemaVersion": VERSION,
         "table": manifest.table,
-        "windowStart": time_words(manifest.window.start_ms),
-        "windowEnd": time_words(manifest.window.end_ms),
+        "windowStart": rfc3339_ms(manifest.window.start_ms),
+        "windowEnd": rfc3339_ms(manifest.window.end_ms),
         "owner": {
             "policyUid": manifest.owner.policy_uid,
             "policy": manifest.owner.policy,
             "cluster": manifest.owner.cluster,
         },
         "runId": manifest.run_id,
-        "publishedAt": time_words(manifest.published_at_ms),
+        "publishedAt": rfc3339_ms(manifest.published_at_ms),
         "source": manifest.source,
         "sourceSamples": manifest.source_samples,
         "coverage": manifest.coverage,

@@ -20,9 +20,10 @@ import pyarrow as pa
 
 from tidegate.errors import InvalidResource, TidegateError, Unreachable
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
-from tidegate.rollup.tables.format import Window, time_words
+from tidegate.rollup.tables.format import Window
 from tidegate.rollup.tables.store import UsageStore
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -208,7 +209,7 @@ def _commit(
     with table.transaction() as transaction:
         transaction.set_properties({_SEEN: str(until_ms)})
         if gone or new:
-            at = {"tidegate.published-at": time_words(now_ms)}
+            at = {"tidegate.published-at": rfc3339(now_ms // 1000)}
             with transaction.update_snapshot(snapshot_properties=at).overwrite() as snapshot:
                 for file in gone:
                     snapshot.delete_data_file(file)

@@ -28,9 +28,10 @@ from tidegate.rollup.report.closing import (
 from tidegate.rollup.report.figures import Correction
 from tidegate.rollup.report.rate_card import RateCard, Rates, amount_of
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables.format import UsageDamaged, time_words
+from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import GRACE_MS, Retention, retire, sweep
+from tidegate_logic.words import rfc3339_ms
 
 NOVEMBER = Month.named("2026-11")
 OVER = NOVEMBER.end_ms + 2 * HOUR_MS
@@ -78,7 +79,7 @@ def store(bucket: Bucket) -> UsageStore:
 def test_a_month_is_that_of_its_time_zone(zone: ZoneInfo, start: str, hours: int) -> None:
     month = Month.named("2026-10", zone)
 
-    assert time_words(month.start_ms) == start
+    assert rfc3339_ms(month.start_ms) == start
     assert (month.end_ms - month.start_ms) // HOUR_MS == hours
 
 

@@ -19,8 +19,8 @@ from tidegate.rollup.report.rate_card import (
     read_rate_card,
     shared,
 )
-from tidegate.rollup.report.request import iso_time
 from tidegate.rollup.schemas import HOUR_MS
+from tidegate_logic.words import rfc3339_ms
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -123,7 +123,7 @@ def test_a_month_is_as_long_as_its_hours_are(
     month: str, zone: str, start: str, end: str, hours: int
 ) -> None:
     start_ms, end_ms = month_of(month, ZoneInfo(zone))
-    assert (iso_time(start_ms), iso_time(end_ms)) == (start, end)
+    assert (rfc3339_ms(start_ms), rfc3339_ms(end_ms)) == (start, end)
     assert (end_ms - start_ms) / HOUR_MS == hours
     assert months_share(start_ms, end_ms, ZoneInfo(zone)) == 1
 
