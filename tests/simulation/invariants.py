@@ -240,9 +240,14 @@ class Invariants:
         users = [path.removeprefix(USERS) for path in changed if path.startswith(USERS)]
         has_ledger = any(path.startswith(LEDGER) for path in changed)
         policy = self._policy(process.where, writer.rpartition("/")[2])
-        if policy is not None and policy["metadata"]["uid"] != self._owner.get(kafka.name):
-            if self.rules.ledger_given_up(kafka.name):
-                self._owner.pop(kafka.name, None)
+        owner = self._owner.get(kafka.name)
+        if (
+            policy is not None
+            and owner is not None
+            and policy["metadata"]["uid"] != owner
+            and self.rules.ledger_given_up(kafka.name)
+        ):
+            del self._owner[kafka.name]
         # records that are written back after an answer come before the claim
         is_rebuilt = CLAIM not in before and kafka.name in self.rules.answered
         if users or (has_ledger and not is_rebuilt):

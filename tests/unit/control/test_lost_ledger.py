@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control.declared import LOST_LEDGER
-from tidegate.control.ledger_watch import LedgerWatch, remembered_of
+from tidegate.control.ledger_watch import Answer, LedgerWatch, Mending, remembered_of
 from tidegate.control.leftovers import Suspect, suspects_of, suspects_words
+from tidegate.errors import RetryLater
 from tidegate.kafka.quota_store import Claim, ClusterFacts, LedgerFacts
 from tidegate.kafka.zookeeper.tree import Delete, ZnodeTree
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
@@ -24,8 +25,10 @@ from tidegate_logic.model import (
     LedgerRecord,
     Policy,
     QuotaKey,
+    QuotaWrite,
     StoredQuota,
     StrimziUsers,
+    WriteKind,
 )
 from tidegate_logic.reasons import Reason
 
@@ -442,3 +445,49 @@ def test_what_a_kafkauser_declares_is_no_suspect(declares: bool) -> None:
         {ALICE: StoredQuota(ALICE, BOTH)}, (), known=None, strimzi=StrimziUsers("kafka/c", users)
     )
     assert bool(found) is not declares
+
+
+def prepared(stage: Stage, strimzi: StrimziUsers) -> Mending | None:
+    watch = LedgerWatch(POLICY.key, monotonic=lambda: 0.0)
+    watch.begin(STATUS)
+    return watch.prepare(
+        Answer.ACCEPT,
+        OURS,
+        facts=replace(SOUND, claim=None),
+        quotas={},
+        members=(),
+        policy=POLICY,
+        strimzi=strimzi,
+        store=stage.store,
+        now_seconds=0.0,
+    )
+
+
+def test_no_loss_is_accepted_while_the_kafkausers_cannot_be_read(stage: Stage) -> None:
+    stage.store.put(ALICE, {PRODUCE: "1"})
+    mending = prepared(stage, StrimziUsers("kafka/c", {}))
+    assert mending is not None
+    assert [one.key for one in mending.left] == [PRODUCE]
+    with pytest.raises(RetryLater, match="which quotas are Strimzi's is not known"):
+        prepared(stage, StrimziUsers("kafka/c", {}, unread="no answer"))
+
+
+def test_a_rebuilt_record_has_each_key_that_was_sent_although_another_was_changed_since(
+    stage: Stage,
+) -> None:
+    watch = LedgerWatch(POLICY.key, monotonic=lambda: 0.0)
+    watch.begin(STATUS)
+    watch.after_pass(OURS, SOUND, {}, None)
+    write = QuotaWrite(
+        ALICE,
+        {PRODUCE: "1", FETCH: "2"},
+        StoredQuota(ALICE, {}),
+        record_of(ALICE, PRODUCE, FETCH),
+        WriteKind.FIRST,
+        Reason.CONTRACT,
+        "",
+        charged=False,
+    )
+    watch.before_writes([write], OURS, SOUND, {}, note=lambda _: None)
+    stage.store.put(ALICE, {PRODUCE: "1", FETCH: "9"})  # which somebody changed after that
+    assert watch._as_sent(stage.store)[ALICE].entries.keys() == {PRODUCE}
