@@ -27,7 +27,7 @@ from tidegate.kube.api import (
 )
 from tidegate.resources.fields import parse_moment
 from tidegate_logic.contracts.targets import is_override_only
-from tidegate_logic.model import QuotaWindow
+from tidegate_logic.model import Entity, QuotaKey, QuotaWindow
 from tidegate_logic.quotas.mute import predicted_mute_seconds
 from tidegate_logic.quotas.sent_rates import FASTEST_NIC_BYTES_PER_SECOND
 
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 CLAIM = "/tidegate/claim"
 USERS = "/config/users/"
 LEDGER = "/tidegate/ledger/"
+_COMMAND = re.compile(
+    r"\((?P<key>\w+)=(?P<text>\d+)\): kafka-configs\.sh --bootstrap-server \S+ --alter --entity-type "
+    r"users --entity-name (?P<user>\S+) "
+    r"(?:--delete-config (?P=key)|--add-config (?P=key)=(?P<before>\d+))"
+)
 OURS = (USERS, "/config/clients/", "/config/changes/", "/tidegate")
 KEYS = frozenset(QUOTA_KEYS.values())
 # a list may be this old before nothing is decided on it any more, and some seconds for the pass
@@ -120,6 +125,7 @@ class Invariants:
         self._loop: dict[str, Any] = {}
         # the quotas that a person confirmed for removal, each as it was written
         self._confirmed: dict[tuple[str, str], set[Written]] = defaultdict(set)
+        self._run_commands: set[tuple[str, str]] = set()  # by Kubernetes cluster
 
     # --- at each change of an object ----------------------------------------------------------------
 
@@ -233,6 +239,15 @@ class Invariants:
                 )
         users = [path.removeprefix(USERS) for path in changed if path.startswith(USERS)]
         has_ledger = any(path.startswith(LEDGER) for path in changed)
+        policy = self._policy(process.where, writer.rpartition("/")[2])
+        owner = self._owner.get(kafka.name)
+        if (
+            policy is not None
+            and owner is not None
+            and policy["metadata"]["uid"] != owner
+            and self.rules.ledger_given_up(kafka.name)
+        ):
+            del self._owner[kafka.name]
         # records that are written back after an answer come before the claim
         is_rebuilt = CLAIM not in before and kafka.name in self.rules.answered
         if users or (has_ledger and not is_rebuilt):
@@ -241,7 +256,6 @@ class Invariants:
             self._owner.pop(kafka.name, None)
         for user in users:
             self._judge_user(kafka, process, writer, user, before, after)
-        policy = self._policy(process.where, writer.rpartition("/")[2])
         changes = [change for user in users for change in _changes(user, before, after)]
         self.rules.judge(kafka, process, policy, changes, claim_of(before))
         self._judge_removals(kafka, process, writer, before, after)
@@ -468,6 +482,36 @@ class Invariants:
             for texts in self._foreign[kafka].values():
                 texts.add(None)
         self._annotate(where, policy, "tidegate.io/lost-ledger", f"{asked[1]}@{epoch}")
+
+    def run_named_commands(self, where: str, name: str) -> None:
+        """Let a person run what Events say of quotas that a lost ledger may leave, once each.
+
+        Only for a quota as the Event names it, that no contract names, that is in no ledger, and
+        that nobody else set: the person knows all that.
+        """
+        kafka = next(
+            self._world.kafkas[plan.kafka]
+            for plan in self._world.plan.policies
+            if plan.name == name
+        )
+        nodes, policy = kafka.tree._nodes, self._policy(where, name)
+        wanted = {} if policy is None else self._wanted_keys(where, name)
+        for event in self._world.kubernetes[where].events:
+            if event.reason != "LedgerLost" or event.regarding.name != name:
+                continue
+            for command in _COMMAND.finditer(event.note):
+                key, text, user = command["key"], command["text"], command["user"]
+                if (
+                    config_of(nodes, user).get(key) == text
+                    and text not in self._foreign[kafka.name][user, key]
+                    and key not in entries_of(nodes, user)
+                    and key not in wanted.get(user, ())
+                    and (where, command[0]) not in self._run_commands
+                ):
+                    self._run_commands.add((where, command[0]))
+                    self._world.note(f"a person runs: {command[0]}")
+                    kafka.store.put(Entity(user), {QuotaKey(key): command["before"]})
+                    self.foreign_write(kafka.name, user, key, command["before"])
 
     def replace_claim(self, where: str, name: str) -> None:
         """Let a person name the claim that is replaced, where the message of Ready asks for it."""

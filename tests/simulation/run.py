@@ -95,6 +95,7 @@ def _settle(world: World, within_seconds: float, since: str) -> bool:
             for policy in world.plan.policies:
                 world.confirm_removal(where, policy.name)
                 world.invariants.answer_lost_ledger(where, policy.name)
+                world.invariants.run_named_commands(where, policy.name)
         problems = world.invariants.problems()
         if not problems:
             return True

@@ -254,11 +254,12 @@ class Kafka:
     def put(self, user: str, data: bytes) -> None:
         self.store.put_raw(Entity(user), data)
 
-    def lose_ledger(self) -> None:
-        """Let somebody delete `/tidegate` with everything below it."""
+    def lose_ledger(self) -> bool:
+        """Let somebody delete `/tidegate` with everything below it; whether a claim was there."""
         paths = [path for path in self.tree._nodes if path.startswith("/tidegate")]
         paths.sort(key=lambda path: -path.count("/"))
         self.tree.commit([Delete(path, self.tree._nodes[path].version) for path in paths])
+        return "/tidegate/claim" in paths
 
     def elect_leaders(self) -> None:
         """Each partition is led by its first live replica."""

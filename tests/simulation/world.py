@@ -478,8 +478,8 @@ class World:
         self.scheduler.sleep(5.0)
 
     def _ledger_vanishes(self, kafka: str) -> None:
-        self.kafkas[kafka].lose_ledger()
-        self.invariants.rules.ledger_lost(kafka)
+        if self.kafkas[kafka].lose_ledger():
+            self.invariants.rules.ledger_lost(kafka)
 
     def _lease_stolen(self, where: str, policy: str) -> None:
         self.leases.steal(where, policy)

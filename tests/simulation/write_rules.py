@@ -95,6 +95,12 @@ class WriteRules:
         self._unanswered.discard(kafka)
         self.answered.add(kafka)
 
+    def ledger_given_up(self, kafka: str) -> bool:
+        """Note that its policy went before anybody answered; whether there was anything to answer."""
+        is_lost = kafka in self._unanswered
+        self._unanswered.discard(kafka)
+        return is_lost
+
     def declared(self, where: str, kind: ResourceKind, raw: JsonObject, *, policy: str) -> None:
         """Keep since when a policy has been suspended, and when a spec of it was changed last."""
         place = where, kind.plural, raw["metadata"]["name"]

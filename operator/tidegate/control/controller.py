@@ -19,9 +19,8 @@ from tidegate.control.ledger_watch import (
     LedgerWatch,
     Remembered,
     managed_of,
-    suspects_of,
-    suspects_words,
 )
+from tidegate.control.leftovers import Suspect, suspects_words
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.control.namespaces import KnownLabels
 from tidegate.control.observe import KafkaCluster, ObservationResult, Rival
@@ -122,6 +121,7 @@ class Controller:
         self._ledger_moved = False
         self._ledger = LedgerWatch(key, monotonic=context.clock.monotonic)
         self._ledger_mended = False
+        self._named_left: tuple[Suspect, ...] = ()
 
     def close(self) -> None:
         """Deliver the last report and close the connections."""
@@ -481,24 +481,31 @@ class Controller:
             lease_namespace=declared.lease_namespace,
         )
         try:
-            done = self._ledger.mend(
+            mending = self._ledger.prepare(
                 answer,
                 claim,
                 facts=facts,
                 quotas=result.seen.observation.quotas or {},
                 members=result.decision.members,
                 policy=declared.policy,
+                strimzi=declared.strimzi,
                 store=cluster.store,
                 now_seconds=result.seen.observation.now_seconds,
             )
+            if mending is None:
+                return
+            # first of all: who comes after a process that ended here could not name them any more
+            self._name_left(policy, declared, mending.left)
+            done = self._ledger.mend(mending, cluster.store)
         except TidegateError as error:
             log.warning("Lost ledger: not done yet", policy=self._key, error=error.message)
+            self._ledger.could_not_mend(error.message)
             return
-        if done and self._ledger.remembered is not None:
-            self._ledger_mended = True
+        self._ledger_mended = True
+        if self._ledger.remembered is not None:
             with suppress(TidegateError):  # the next report says so
                 self._note_ledger(policy, self._ledger.remembered)
-            self._context.reporter.mended_ledger(policy, done)
+        self._context.reporter.mended_ledger(policy, done)
 
     def _is_first_reading_awaited(self, declared: Declared, readings: Readings | None) -> bool:
         """Whether a first quota still waits for what its clients send: half a minute at most."""
@@ -557,7 +564,9 @@ class Controller:
             if self._declared is not None and farewell.may_release_claim:
                 store = self._connection.cluster(self._declared.spec.kafka).store
                 if farewell.reason is Reason.LEDGER_LOST:
-                    left = self._name_suspects(self._declared, store)
+                    left = self._name_suspects(
+                        self._declared, self._suspects(self._declared, store, result)
+                    )
                 store.release_claim(self._key, self._declared.policy.uid)
             self._context.kubernetes.remove_finalizer(
                 ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER
@@ -570,11 +579,28 @@ class Controller:
         else:
             self._context.reporter.gone(policy)
 
-    def _name_suspects(self, declared: Declared, store: QuotaStore) -> list[str]:
-        """Log every quota that may be left behind; returns the same for Events."""
-        suspects = suspects_of(
-            store.read_everything(), self._ledger, declared.entities, declared.policy
+    def _suspects(
+        self, declared: Declared, store: QuotaStore, result: PassResult | None
+    ) -> list[Suspect]:
+        facts = None if result is None else result.seen.facts
+        return self._ledger.suspects(
+            store.read_everything(),
+            declared.entities,
+            strimzi=declared.strimzi,
+            claim=None if facts is None else facts.claim,
         )
+
+    def _name_left(
+        self, policy: JsonObject, declared: Declared, suspects: tuple[Suspect, ...]
+    ) -> None:
+        """Name the quotas that an accepted loss leaves behind, in log and Events, once."""
+        if suspects != self._named_left:
+            words = self._name_suspects(declared, suspects)
+            self._context.reporter.left_behind(policy, Reason.LEDGER_LOST, *words)
+            self._named_left = suspects
+
+    def _name_suspects(self, declared: Declared, suspects: Sequence[Suspect]) -> list[str]:
+        """Log every quota that may be left behind; returns the same for Events."""
         servers = str(declared.spec.kafka.bootstrap_servers)
         for one in suspects:
             log.warning(
@@ -584,7 +610,13 @@ class Controller:
                 declared=one.is_declared,
                 command=one.command(servers),
             )
-        return suspects_words(suspects, servers)
+        words = suspects_words(suspects, servers)
+        if suspects and declared.strimzi is not None and declared.strimzi.unread:
+            words.append(
+                f"The KafkaUsers of Strimzi's cluster {declared.strimzi.cluster} could not be "
+                "read: do not remove what one of them declares"
+            )
+        return words
 
     def _next_in_seconds(self, result: PassResult | None) -> float:
         poll_seconds = self._context.settings.poll_seconds

@@ -12,17 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from shlex import quote
 from typing import Any
 
+from tidegate.control.leftovers import Suspect, left_words, suspects_of
 from tidegate.control.observe import LedgerLook, LedgerLoss
 from tidegate.control.report.conditions import counted, listed
-from tidegate.errors import TidegateError
+from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.resources.status import LedgerStatus
 from tidegate_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS, MemberReport
 from tidegate_logic.model import (
-    Default,
     Entity,
     LedgerEntry,
     LedgerRecord,
@@ -30,13 +29,12 @@ from tidegate_logic.model import (
     QuotaKey,
     QuotaWrite,
     StoredQuota,
+    StrimziUsers,
 )
 from tidegate_logic.reasons import Reason
 
 # a broker that has just started knows no topics, and a ZooKeeper server may lag behind
 CONFIRMED_AFTER_SECONDS = 10.0
-_EVENT_BYTES = 1000
-_MOST_EVENTS = 20
 
 
 Quotas = Mapping[Entity, StoredQuota]
@@ -107,6 +105,24 @@ def managed_of(status: Mapping[str, Any]) -> int | None:
     return (status.get("quotas") or {}).get("managed")
 
 
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """How a person's answer is carried out, all of it known before anything is.
+
+    `records` are put back where the ledger lacks them, `missing` of them; it has `there` of the
+    policy's. `left` may be the policy's and has no record afterwards.
+    """
+
+    answer: Answer
+    claim: Claim
+    facts: ClusterFacts
+    records: Mapping[Entity, LedgerRecord]
+    throttles: bytes | None
+    there: int
+    missing: int
+    left: tuple[Suspect, ...]
+
+
 class LedgerWatch:
     """The ledger of one policy, as its status and this process remember it."""
 
@@ -128,6 +144,7 @@ class LedgerWatch:
         self._sent: dict[Entity, QuotaWrite] = {}  # whose outcome may not be known
         self._noted: Remembered | None = None  # what the status may show, with its highest count
         self._missing_since_seconds: float | None = None
+        self._not_done = ""  # why a person's answer was not carried out yet
 
     @property
     def remembered(self) -> Remembered | None:
@@ -166,7 +183,7 @@ class LedgerWatch:
         remembered = self._remembered
         what = "" if remembered is None else self._gone(remembered, facts, quotas, store, policy)
         if remembered is None or not what:
-            self._missing_since_seconds = None
+            self._missing_since_seconds, self._not_done = None, ""
             return None
         now_seconds = self._monotonic()
         if self._missing_since_seconds is None:
@@ -182,7 +199,10 @@ class LedgerWatch:
             return LedgerLoss(f"{what}. It is looked for again", is_confirmed=False)
         if policy.deleting:
             return LedgerLoss(what, is_confirmed=True)
-        return LedgerLoss(f"{what}. {self._advice(remembered, facts)}", is_confirmed=True)
+        advice = self._advice(remembered, facts)
+        if self._not_done:
+            advice += f". An answer was given and could not be carried out yet: {self._not_done}"
+        return LedgerLoss(f"{what}. {advice}", is_confirmed=True)
 
     def _gone(
         self,
@@ -332,7 +352,7 @@ class LedgerWatch:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def mend(
+    def prepare(
         self,
         answer: Answer,
         claim: Claim,
@@ -341,64 +361,146 @@ class LedgerWatch:
         quotas: Quotas,
         members: Sequence[MemberReport],
         policy: Policy,
+        strimzi: StrimziUsers | None,
         store: QuotaStore,
         now_seconds: float,
-    ) -> str:
-        """Do what the person said, under `claim` with the next epoch; returns what was done.
+    ) -> Mending | None:
+        """How the answer is carried out, under `claim` with the next epoch. Changes nothing.
 
-        Raises TidegateError where that could not be done; the ledger counts as lost then, as
-        before. Returns "" where this process cannot do it, as the loss's message says.
+        Everything that may be left behind is read here: afterwards nobody could tell any more which
+        quotas had no record. Raises TidegateError where that, or Strimzi's KafkaUsers, could not be
+        read. None where this process cannot do it, as the loss's message says.
         """
         remembered = self._remembered
         if remembered is None:
-            return ""
+            return None
         records: Mapping[Entity, LedgerRecord] = {}
+        left: list[Suspect] = []
         throttles = None
         if answer is Answer.REBUILD:
             if self._records is None or facts.cluster_id != remembered.cluster_id:
-                return ""
+                return None
             records, throttles = self._as_sent(store), self._throttles
         elif answer is Answer.ACCEPT and facts.cluster_id == remembered.cluster_id:
+            if strimzi is not None and strimzi.unread:
+                raise RetryLater(
+                    Reason.KAFKA_USERS_UNREAD,
+                    f"The KafkaUsers of Strimzi's cluster {strimzi.cluster} could not be read, so "
+                    f"which quotas are Strimzi's is not known ({strimzi.unread.rstrip('.')}).",
+                )
+            quotas = store.read_everything()  # an observation leaves out what is in doubt
             records = accepted_records(members, policy, quotas, now_seconds=now_seconds)
+            left = self.suspects(
+                quotas,
+                {one.entity for one in members} | policy.defaults.keys(),
+                strimzi=strimzi,
+                claim=facts.claim,
+                accepted=records,
+            )
         epoch = max(remembered.epoch, facts.claim.epoch if facts.claim is not None else 0) + 1
         former = facts.claim.former if facts.claim is not None else ()
-        claim = replace(claim, epoch=epoch, former=former)
-        store.mend_ledger(claim, records, facts.cluster_id, throttles=throttles)
-        there = _count(quotas, policy.key)
         missing = sum(
             one.policy_key == policy.key
             and ((stored := quotas.get(entity)) is None or stored.ledger is None)
             for entity, one in records.items()
         )
+        return Mending(
+            answer,
+            replace(claim, epoch=epoch, former=former),
+            facts,
+            records,
+            throttles,
+            _count(quotas, policy.key),
+            missing,
+            tuple(left),
+        )
+
+    def mend(self, mending: Mending, store: QuotaStore) -> str:
+        """Carry the answer out; returns what was done, for people.
+
+        Raises TidegateError where that could not be done; the ledger still counts as lost then.
+        """
+        facts, there, missing = mending.facts, mending.there, mending.missing
+        store.mend_ledger(
+            mending.claim, mending.records, facts.cluster_id, throttles=mending.throttles
+        )
+        epoch = mending.claim.epoch
         self._remembered = self._noted = Remembered(
             facts.cluster_id, facts.ledger.topic, epoch, there + missing
         )
-        self._missing_since_seconds = None
+        self._missing_since_seconds, self._not_done = None, ""
         self._sent.clear()
-        if answer is not Answer.REBUILD:
+        if mending.answer is not Answer.REBUILD:
             self._records = None
-        done = _done_words(answer, there, missing, epoch)
-        if answer is not Answer.ACCEPT or facts.cluster_id != remembered.cluster_id:
-            return done
-        named = {one.entity for one in members} | policy.defaults.keys() | records.keys()
-        others: list[str] = []
-        with suppress(TidegateError):  # it is done, and this is only said beside it
-            others = [
-                str(entity)
-                for entity, stored in store.read_everything().items()
-                if stored.values and stored.ledger is None and entity not in named
-            ]
-        return done if not others else f"{done}. {_others_words(others)}"
+        done = _done_words(mending.answer, there, missing, epoch)
+        return f"{done}. {left_words(mending.left)}" if mending.left else done
+
+    def could_not_mend(self, why: str) -> None:
+        """Have the loss's message say why a person's answer was not carried out yet."""
+        self._not_done = why
+
+    def suspects(
+        self,
+        everything: Quotas,
+        declared: Collection[Entity],
+        *,
+        strimzi: StrimziUsers | None,
+        claim: Claim | None,
+        accepted: Mapping[Entity, LedgerRecord] | None = None,
+    ) -> list[Suspect]:
+        """The quota keys without a record that may be this policy's; `claim` is in the ledger."""
+        return suspects_of(
+            everything,
+            declared,
+            known=self._remembered_entries(),
+            strimzi=strimzi,
+            is_older=claim is not None and 0 < claim.epoch < self.epoch,
+            accepted=accepted,
+        )
+
+    def _remembered_entries(self) -> Mapping[Entity, Mapping[QuotaKey, LedgerEntry]] | None:
+        """The keys that this process set, as far as it remembers, those of its last writes too.
+
+        It never knew others. None = it never saw the ledger.
+        """
+        if self._records is None:
+            return None
+        sent = [one.ledger for one in self._sent.values() if one.ledger is not None]
+        found: dict[Entity, dict[QuotaKey, LedgerEntry]] = {}
+        for record in (*self._records.values(), *sent):
+            if record.policy_key == self._key:
+                found.setdefault(record.entity, {}).update(
+                    (key, entry)
+                    for key, entry in record.entries.items()
+                    if entry.written != entry.before  # else it was restored
+                )
+        return found
 
     def _as_sent(self, store: QuotaStore) -> dict[Entity, LedgerRecord]:
-        """The records that are remembered, and those of writes that were sent and did happen."""
+        """The records that are remembered, and those of writes that were sent and did happen.
+
+        A key counts by itself: another writer may have changed the other one since.
+        """
         records = dict(self._records or {})
         now = store.read(self._sent)
         for entity, write in self._sent.items():
-            if any(now[entity].values.get(key) != text for key, text in write.values.items()):
+            happened = {
+                key for key, text in write.values.items() if now[entity].values.get(key) == text
+            }
+            if write.values and not happened:
                 continue
-            if write.ledger is not None:
-                records[entity] = write.ledger
+            is_whole = len(happened) == len(write.values)
+            entries = dict(records[entity].entries) if entity in records else {}
+            record = write.ledger or records.get(entity)
+            if record is None:
+                continue
+            new = {} if write.ledger is None else write.ledger.entries
+            for key in (entries.keys() | new.keys()) if is_whole else happened:
+                entries.pop(key, None)
+                if key in new:
+                    entries[key] = new[key]
+            if entries or write.ledger is not None:
+                records[entity] = replace(record, entries=entries)
             else:
                 records.pop(entity, None)
         return records
@@ -491,107 +593,3 @@ def _done_words(answer: Answer, there: int, missing: int, epoch: int) -> str:
         else "quotas without a record count as from before Tidegate"
     )
     return f"A new ledger was begun instead of the lost one (epoch {epoch}): {what}"
-
-
-def _others_words(others: Sequence[str]) -> str:
-    return (
-        f"{counted(len(others), 'quota')} without a record, which no tier names, may be Tidegate's "
-        f"too and stay as they are: {listed(sorted(others))}. Remove those that no one needs with "
-        "kafka-configs.sh --delete-config"
-    )
-
-
-# --- a policy that is deleted before anybody answered: which quotas may be ours -------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A quota that may be Tidegate's, of which the ledger has no record.
-
-    `before` is what was there before Tidegate, by key; None = not known.
-    """
-
-    entity: Entity
-    values: Mapping[QuotaKey, str]
-    before: Mapping[QuotaKey, str | None] | None
-    is_declared: bool
-
-    @property
-    def words(self) -> str:
-        rates = ", ".join(f"{key.value}={text}" for key, text in sorted(self.values.items()))
-        return f"{self.entity} ({rates})"
-
-    def command(self, bootstrap_servers: str) -> str:
-        """Kafka's own command that removes it, or puts back what was there before."""
-        before = self.before or {}
-        again = {key: text for key in self.values if (text := before.get(key)) is not None}
-        gone = [key.value for key in sorted(self.values) if key not in again]
-        add = ",".join(f"{key.value}={text}" for key, text in sorted(again.items()))
-        changes = [f"--add-config {add}"] if add else []
-        changes += [f"--delete-config {','.join(gone)}"] if gone else []
-        return " ".join(
-            [
-                f"kafka-configs.sh --bootstrap-server {bootstrap_servers} --alter",
-                *entity_options(self.entity),
-                *changes,
-            ]
-        )
-
-
-def suspects_of(
-    everything: Quotas, watch: LedgerWatch, declared: Collection[Entity], policy: Policy
-) -> list[Suspect]:
-    """The quotas in Kafka without a record that may be this policy's.
-
-    Those that this process remembers, if it does; else every quota there is, for anything may have
-    been a member once. Those of declared entities come first.
-    """
-    known = watch.records
-    found = []
-    for entity, stored in everything.items():
-        record = None if known is None else known.get(entity)
-        if stored.ledger is not None or not stored.values:
-            continue
-        if known is not None and (record is None or record.policy_key != policy.key):
-            continue
-        before = None
-        values = stored.values
-        if record is not None:
-            before = {
-                key: entry.before
-                for key, entry in record.entries.items()
-                if entry.written != entry.before
-            }
-            values = {key: text for key, text in values.items() if key in before}
-        if values:
-            found.append(Suspect(entity, values, before, entity in declared))
-    return sorted(found, key=lambda one: (not one.is_declared, one.entity.sort_key))
-
-
-def entity_options(entity: Entity) -> list[str]:
-    """How Kafka's own tools name the entity."""
-    named = [("users", entity.user), ("clients", entity.client_id)]
-    return [
-        f"--entity-type {kind} "
-        + ("--entity-default" if isinstance(name, Default) else f"--entity-name {quote(name)}")
-        for kind, name in named
-        if name is not None
-    ]
-
-
-def suspects_words(suspects: Sequence[Suspect], bootstrap_servers: str) -> list[str]:
-    """Messages for Events with a command for each; the last one says how many are in the log."""
-    messages: list[str] = []
-    for number, one in enumerate(suspects):
-        words = f"{one.words}: {one.command(bootstrap_servers)}"
-        if messages and len(messages[-1].encode()) + len(words.encode()) + 2 <= _EVENT_BYTES:
-            messages[-1] = f"{messages[-1]}; {words}"
-        elif len(messages) < _MOST_EVENTS:
-            messages.append(f"May be Tidegate's: {words}")
-        else:
-            messages.append(
-                f"{counted(len(suspects) - number, 'more quota')} may be Tidegate's: the "
-                'operator\'s log has a command for each ("Quota may be left behind")'
-            )
-            break
-    return messages

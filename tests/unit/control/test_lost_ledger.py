@@ -11,16 +11,26 @@ import pytest
 
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control.declared import LOST_LEDGER
-from tidegate.control.ledger_watch import (
-    LedgerWatch,
-    Suspect,
-    remembered_of,
-    suspects_words,
-)
+from tidegate.control.ledger_watch import Answer, LedgerWatch, Mending, remembered_of
+from tidegate.control.leftovers import Suspect, suspects_of, suspects_words
+from tidegate.errors import RetryLater
 from tidegate.kafka.quota_store import Claim, ClusterFacts, LedgerFacts
 from tidegate.kafka.zookeeper.tree import Delete, ZnodeTree
-from tidegate.kube.api import ObjectRef
-from tidegate_logic.model import Default, Entity, LedgerRecord, Policy, QuotaKey, StoredQuota
+from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
+from tidegate_logic.model import (
+    Default,
+    Entity,
+    KafkaUser,
+    LedgerEntry,
+    LedgerRecord,
+    Policy,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+    StrimziUsers,
+    WriteKind,
+)
+from tidegate_logic.reasons import Reason
 
 LOST = ("False", "LedgerLost")
 STATUS = {
@@ -253,6 +263,95 @@ def test_no_record_is_removed_while_the_status_cannot_be_written(
     assert stage.condition(policy) == ("True", "InSync")
 
 
+def _accepted_without_a_direction(stage: Stage, policy: ObjectRef) -> list[str]:
+    """The notes of an accepted loss; alice's contract has lost its fetch since it was written."""
+    tier = next(one for one in stage.kubernetes.list_all(BUSINESS_TIERS))
+    contract = {"perPartition": {"produce": "10M", "fetch": "20M"}}
+    edit(stage, tier, contract)
+    run(stage)
+    remove(stage.store.tree, "/tidegate")
+    stage.restart()
+    run(stage, 2)
+    assert stage.condition(policy) == LOST
+    edit(stage, tier, {"perPartition": {"produce": "10M"}})
+    stage.kubernetes.annotate(policy, LOST_LEDGER, "accept@1")
+    run(stage, 2)
+    return left(stage)
+
+
+def left(stage: Stage) -> list[str]:
+    events = stage.kubernetes.events
+    return [one.note for one in events if one.note.startswith("May be Tidegate's")]
+
+
+def edit(stage: Stage, tier: JsonObject, contract: JsonObject) -> None:
+    stage.kubernetes.edit(
+        ObjectRef.of(BUSINESS_TIERS, tier),
+        lambda raw: raw["spec"]["members"][0].update(contract=contract),
+    )
+
+
+def test_a_key_that_the_contract_has_dropped_is_named_with_its_command_and_stays(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    notes = _accepted_without_a_direction(stage, policy)
+    command = "--entity-type users --entity-name alice --delete-config consumer_byte_rate"
+    assert [note for note in notes if command in note]
+    assert not [note for note in notes if "producer_byte_rate" in note]  # that one is ours
+    stage.kubernetes.delete(policy)
+    run(stage, 3)
+    assert stage.store.read([ALICE])[ALICE].values == {QuotaKey.CONSUMER_BYTE_RATE: "20000000"}
+    assert stage.store.facts().claim is None
+
+
+def test_an_entity_that_no_tier_names_is_named_with_its_command(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    silver = stage.tier("silver", user="bob")
+    run(stage)
+    remove(stage.store.tree, "/tidegate")
+    stage.restart()
+    run(stage, 2)
+    stage.kubernetes.delete(silver)
+    stage.kubernetes.annotate(policy, LOST_LEDGER, "accept@1")
+    run(stage, 2)
+    notes = left(stage)
+    assert [note for note in notes if "--entity-name bob --delete-config producer" in note]
+    assert not [note for note in notes if "--entity-name alice" in note]
+    assert stage.produce(Entity("bob")) is not None
+
+
+def test_no_loss_is_accepted_while_what_may_be_left_cannot_be_read(
+    stage: Stage, policy: ObjectRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = stage.store.read_everything
+
+    def away() -> None:
+        raise AWAY
+
+    monkeypatch.setattr(stage.store, "read_everything", away)
+    assert _accepted_without_a_direction(stage, policy) == []
+    assert stage.condition(policy) == LOST
+    assert f"could not be carried out yet: {AWAY.message.rstrip('.')}" in stage.message(policy)
+    monkeypatch.setattr(stage.store, "read_everything", read)
+    run(stage, 2)
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+def test_what_may_be_left_is_named_before_anything_is_done(
+    stage: Stage, policy: ObjectRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends between the two could name them to nobody."""
+
+    def away(*_: object, **__: object) -> None:
+        raise AWAY
+
+    monkeypatch.setattr(stage.store, "mend_ledger", away)
+    notes = _accepted_without_a_direction(stage, policy)
+    assert len([note for note in notes if "consumer_byte_rate" in note]) == 1  # in two passes
+    assert stage.condition(policy) == LOST
+
+
 # --- what may be left -----------------------------------------------------------------------------
 
 
@@ -269,7 +368,7 @@ def test_no_record_is_removed_while_the_status_cannot_be_written(
     ],
 )
 def test_the_command_names_the_entity_as_kafkas_tool_does(entity: Entity, options: str) -> None:
-    suspect = Suspect(entity, {QuotaKey.PRODUCER_BYTE_RATE: "1"}, None, is_declared=True)
+    suspect = Suspect(entity, QuotaKey.PRODUCER_BYTE_RATE, "1", None, is_declared=True)
     assert suspect.command("b:1") == (
         f"kafka-configs.sh --bootstrap-server b:1 --alter {options} "
         "--delete-config producer_byte_rate"
@@ -278,7 +377,7 @@ def test_the_command_names_the_entity_as_kafkas_tool_does(entity: Entity, option
 
 def test_many_suspects_are_a_bounded_number_of_events() -> None:
     many = [
-        Suspect(Entity(f"user-{number}"), {QuotaKey.PRODUCER_BYTE_RATE: "1"}, None, False)
+        Suspect(Entity(f"user-{number}"), QuotaKey.PRODUCER_BYTE_RATE, "1", None, False)
         for number in range(500)
     ]
     messages = suspects_words(many, "kafka:9092")
@@ -287,3 +386,108 @@ def test_many_suspects_are_a_bounded_number_of_events() -> None:
     named = sum(one.count("--entity-name") for one in messages)
     assert messages[-1].startswith(f"{500 - named} more quotas")
     assert suspects_words([], "kafka:9092") == []
+
+
+FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+BOTH = {
+    PRODUCE: "1",
+    FETCH: "2",
+    QuotaKey.REQUEST_PERCENTAGE: "50",  # Tidegate never writes it
+}
+
+
+def entry(written: str | None, before: str | None = None) -> LedgerEntry:
+    return LedgerEntry(before, written, None, 0.0, Reason.CONTRACT)
+
+
+def record_of(entity: Entity, *keys: QuotaKey) -> LedgerRecord:
+    return LedgerRecord(entity, POLICY.key, POLICY.uid, {key: entry(BOTH[key]) for key in keys})
+
+
+@pytest.mark.parametrize("records", ["accepted", "in the ledger"])
+@pytest.mark.parametrize("keys", [(), (PRODUCE,), (FETCH,), (PRODUCE, FETCH)])
+def test_each_key_without_a_record_is_a_suspect_by_itself(
+    records: str, keys: tuple[QuotaKey, ...]
+) -> None:
+    """A record in the ledger says all that is ours of its entity, unless the ledger is older."""
+    has_record = bool(keys)
+    record = record_of(ALICE, *keys) if has_record else None
+    is_there = records == "in the ledger"
+    everything = {ALICE: StoredQuota(ALICE, BOTH, ledger=record if is_there else None)}
+    accepted = {} if record is None or is_there else {ALICE: record}
+    rest = [key for key in (FETCH, PRODUCE) if key not in keys]
+    for is_older in (False, True):
+        found = suspects_of(
+            everything, (), known=None, strimzi=None, is_older=is_older, accepted=accepted
+        )
+        is_trusted = is_there and has_record and not is_older
+        assert [one.key for one in found] == ([] if is_trusted else rest)
+
+
+def test_who_remembers_names_the_keys_that_it_set_and_that_are_as_it_set_them() -> None:
+    known = {ALICE: {PRODUCE: entry("1", before="7"), FETCH: entry("9", before="2")}}
+    everything = {one: StoredQuota(one, BOTH) for one in (ALICE, Entity("bob"))}
+    found = suspects_of(everything, {ALICE}, known=known, strimzi=None)
+    assert found == [Suspect(ALICE, PRODUCE, "1", "7", is_declared=True)]  # FETCH is as before
+    assert found[0].command("b:1").endswith("--add-config producer_byte_rate=7")
+
+
+def test_a_quota_that_cannot_be_read_is_named_without_a_command() -> None:
+    everything = {ALICE: StoredQuota(ALICE, {}, problem="no JSON")}
+    (message,) = suspects_words(suspects_of(everything, (), known=None, strimzi=None), "b:1")
+    assert "user=alice (its quotas cannot be read: no JSON): look at its node" in message
+
+
+@pytest.mark.parametrize("declares", [False, True])
+def test_what_a_kafkauser_declares_is_no_suspect(declares: bool) -> None:
+    users = {"alice": KafkaUser("kafka/alice", "alice", declares_quotas=declares)}
+    found = suspects_of(
+        {ALICE: StoredQuota(ALICE, BOTH)}, (), known=None, strimzi=StrimziUsers("kafka/c", users)
+    )
+    assert bool(found) is not declares
+
+
+def prepared(stage: Stage, strimzi: StrimziUsers) -> Mending | None:
+    watch = LedgerWatch(POLICY.key, monotonic=lambda: 0.0)
+    watch.begin(STATUS)
+    return watch.prepare(
+        Answer.ACCEPT,
+        OURS,
+        facts=replace(SOUND, claim=None),
+        quotas={},
+        members=(),
+        policy=POLICY,
+        strimzi=strimzi,
+        store=stage.store,
+        now_seconds=0.0,
+    )
+
+
+def test_no_loss_is_accepted_while_the_kafkausers_cannot_be_read(stage: Stage) -> None:
+    stage.store.put(ALICE, {PRODUCE: "1"})
+    mending = prepared(stage, StrimziUsers("kafka/c", {}))
+    assert mending is not None
+    assert [one.key for one in mending.left] == [PRODUCE]
+    with pytest.raises(RetryLater, match="which quotas are Strimzi's is not known"):
+        prepared(stage, StrimziUsers("kafka/c", {}, unread="no answer"))
+
+
+def test_a_rebuilt_record_has_each_key_that_was_sent_although_another_was_changed_since(
+    stage: Stage,
+) -> None:
+    watch = LedgerWatch(POLICY.key, monotonic=lambda: 0.0)
+    watch.begin(STATUS)
+    watch.after_pass(OURS, SOUND, {}, None)
+    write = QuotaWrite(
+        ALICE,
+        {PRODUCE: "1", FETCH: "2"},
+        StoredQuota(ALICE, {}),
+        record_of(ALICE, PRODUCE, FETCH),
+        WriteKind.FIRST,
+        Reason.CONTRACT,
+        "",
+        charged=False,
+    )
+    watch.before_writes([write], OURS, SOUND, {}, note=lambda _: None)
+    stage.store.put(ALICE, {PRODUCE: "1", FETCH: "9"})  # which somebody changed after that
+    assert watch._as_sent(stage.store)[ALICE].entries.keys() == {PRODUCE}
