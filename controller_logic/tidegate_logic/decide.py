@@ -60,7 +60,12 @@ from tidegate_logic.model import (
 )
 from tidegate_logic.quotas import budget, contention
 from tidegate_logic.quotas.contention import Contention
-from tidegate_logic.quotas.leaving import Restored, staying_keys, without_restored
+from tidegate_logic.quotas.leaving import (
+    LOOK_EVERY_SECONDS,
+    Restored,
+    staying_keys,
+    without_restored,
+)
 from tidegate_logic.quotas.plan import (
     Before,
     Plan,
@@ -435,6 +440,8 @@ def _reported(
         if seconds is not None
     ]
     due += [one.until_seconds - now_seconds for one in contended.values()]
+    if plan.leaving:
+        due.append(LOOK_EVERY_SECONDS)
     return Decision(
         members=members,
         notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),

@@ -120,6 +120,11 @@ def grace() -> None:
     leaving.GRACE_SECONDS = 0.0  # type: ignore[misc]
 
 
+def grace_breaks() -> None:
+    """Undoes that the grace begins again after a break (quotas/leaving.py): two looks will do."""
+    leaving._LONGEST_BREAK_SECONDS = float("inf")  # type: ignore[misc]
+
+
 def restored_memory() -> None:
     """Undoes the memory of restored quotas (quotas/leaving.py): each first quota is set at once."""
     entity_plan.remembered = lambda *_, **__: None  # type: ignore[attr-defined]
@@ -294,6 +299,7 @@ FIXES: dict[str, Callable[[], None]] = {
     "A11-confirmation": a11_confirmation,
     "replication-record": replication_record,
     "grace": grace,
+    "grace-breaks": grace_breaks,
     "restored-memory": restored_memory,
     "scram-dropped": scram_dropped,
     "scram-reencoded": scram_reencoded,

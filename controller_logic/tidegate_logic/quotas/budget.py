@@ -21,6 +21,7 @@ from tidegate_logic.model import (
     WriteKind,
 )
 from tidegate_logic.quota_values import number_of
+from tidegate_logic.quotas.leaving import Unwanted
 from tidegate_logic.reasons import Reason
 
 Charged = tuple[tuple[float, int], ...]
@@ -236,12 +237,12 @@ class RemovalMemory:
     `managed` has (time, count of managed entities), oldest and highest first; `left` since when
     each entity that was let go is leaving; `confirmed` are the quotas that a person confirmed for
     removal and that are not all given back yet; `used` is the confirmation that was used last.
-    `unwanted` is since when each quota has been without a contract (see `leaving.py`); none of it
-    is kept over a pass that may not know all members.
+    `unwanted` is how long each quota was seen without a contract (see `leaving.py`); none of it is
+    kept over a pass that may not know all members.
     """
 
     managed: tuple[tuple[float, int], ...] = ()
     left: Mapping[Entity, float] = field(default_factory=dict)
     confirmed: frozenset[tuple[Entity, QuotaKey]] = frozenset()
     used: str = ""
-    unwanted: Mapping[tuple[Entity, QuotaKey], float] = field(default_factory=dict)
+    unwanted: Unwanted = field(default_factory=dict)

@@ -30,9 +30,43 @@ from tidegate_logic.reasons import Reason
 
 GRACE_SECONDS = 30.0
 REMEMBERED_SECONDS = 15 * 60.0
+# how often a pass looks while a quota waits, and the longest break in which nothing can be missed
+LOOK_EVERY_SECONDS = 10.0
+_LONGEST_BREAK_SECONDS = 15.0
+_MOST_RESTARTS = 2
 
-# since when each quota has been unwanted, without a break, in seconds since the epoch
-Unwanted = Mapping[tuple[Entity, QuotaKey], float]
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long a quota has been seen to be unwanted: from when on, and when last (epoch seconds).
+
+    `restarts` is how often its grace has begun again.
+    """
+
+    since_seconds: float
+    seen_at_seconds: float
+    restarts: int = 0
+
+    def seen_again(self, now_seconds: float) -> "Waiting":
+        """What this pass knows: the grace goes on, or begins again after a break.
+
+        A process that stood still, or whose clock jumped, cannot know whether the quota was wanted
+        in between. But passes that are always slow must not keep a quota forever, so a grace begins
+        again at most twice: passes that are at most x seconds apart restore it within 3 * (30 + x)
+        seconds of the first one, whatever x is.
+        """
+        is_break = abs(now_seconds - self.seen_at_seconds) > _LONGEST_BREAK_SECONDS
+        if is_break and self.restarts < _MOST_RESTARTS:
+            return Waiting(now_seconds, now_seconds, self.restarts + 1)
+        return Waiting(min(self.since_seconds, now_seconds), now_seconds, self.restarts)
+
+    @property
+    def ends_at_seconds(self) -> float:
+        """When the grace is over."""
+        return self.since_seconds + GRACE_SECONDS
+
+
+Unwanted = Mapping[tuple[Entity, QuotaKey], Waiting]
 RestoredKeys = Mapping[QuotaKey, LedgerEntry]
 _NOTHING: RestoredKeys = {}
 
@@ -40,31 +74,35 @@ _NOTHING: RestoredKeys = {}
 def in_grace(
     losing: Iterable[tuple[StoredQuota, Promise]], before: Unwanted, now_seconds: float
 ) -> "Grace":
-    """Which quotas of those that lose some still wait, and since when each has been unwanted.
+    """Which quotas of those that lose some still wait, and how long each was seen to be unwanted.
 
     `before` is the last pass's answer; a pass that may not know all members has none. Nothing waits
     that limits no one, that is being restored already, that a throttle or an override gave, or
     whose policy is being deleted: those have an end of their own.
     """
-    since: dict[tuple[Entity, QuotaKey], float] = {}
+    unwanted: dict[tuple[Entity, QuotaKey], Waiting] = {}
     until: dict[Entity, dict[QuotaKey, float]] = {}
     for stored, promise in losing:
         for key in _leaving_keys(stored, promise):
             quota = stored.entity, key
-            since[quota] = min(before.get(quota, now_seconds), now_seconds)
-            if (ends_at_seconds := since[quota] + GRACE_SECONDS) > now_seconds:
-                until.setdefault(stored.entity, {})[key] = ends_at_seconds
-    return Grace(since, until)
+            waiting = unwanted[quota] = _seen(before.get(quota), now_seconds)
+            if waiting.ends_at_seconds > now_seconds:
+                until.setdefault(stored.entity, {})[key] = waiting.ends_at_seconds
+    return Grace(unwanted, until)
+
+
+def _seen(before: Waiting | None, now_seconds: float) -> Waiting:
+    return Waiting(now_seconds, now_seconds) if before is None else before.seen_again(now_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Grace:
     """The quotas that stay although they are unwanted: when each may be restored (epoch seconds).
 
-    `since` has all that are unwanted, also those whose grace is over.
+    `unwanted` has all that are, also those whose grace is over.
     """
 
-    since: Unwanted = field(default_factory=dict)
+    unwanted: Unwanted = field(default_factory=dict)
     until: Mapping[Entity, Mapping[QuotaKey, float]] = field(default_factory=dict)
 
     def of(self, entity: Entity) -> Mapping[QuotaKey, float]:
@@ -80,7 +118,7 @@ def staying_keys(stored: StoredQuota, unwanted: Unwanted, now_seconds: float) ->
         key
         for key, entry in stored.ledger.entries.items()
         if entry.reason is not Reason.GIVEN_BACK
-        and now_seconds < unwanted.get((stored.entity, key), now_seconds) + GRACE_SECONDS
+        and now_seconds < _seen(unwanted.get((stored.entity, key)), now_seconds).ends_at_seconds
     }
 
 

@@ -208,7 +208,7 @@ def make_plan(
         tuple([write for one in silent if (write := notification(one)) is not None]),
         settled + len(forgotten) + len(first) + planner.count,
         notes,
-        replace(judged.memory, unwanted=grace.since),
+        replace(judged.memory, unwanted=grace.unwanted),
         {
             entity: max(ends.values())
             for entity, ends in grace.until.items()

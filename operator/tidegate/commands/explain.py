@@ -464,7 +464,9 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
 def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
-        decision, _ = decide(seen.observation, source.memory(seen.observation.quotas or ()))
+        observation = seen.observation
+        memory = source.memory(observation.quotas or (), observation.now_seconds)
+        decision, _ = decide(observation, memory)
         warnings = (
             *(f"{hold.reason.value}: {hold.message}" for hold in decision.holds),
             *source.remarks(),

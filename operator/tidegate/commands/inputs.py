@@ -49,7 +49,7 @@ from tidegate.settings import PolicyBounds
 from tidegate_logic.decision import Memory
 from tidegate_logic.model import Entity, Note, QuotaKey, Usage
 from tidegate_logic.quotas.budget import RemovalMemory
-from tidegate_logic.quotas.leaving import GRACE_SECONDS
+from tidegate_logic.quotas.leaving import GRACE_SECONDS, Waiting
 from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
@@ -272,19 +272,21 @@ class PolicySource:
     bounds: PolicyBounds = field(default_factory=PolicyBounds)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
-    def memory(self, entities: Iterable[Entity]) -> Memory:
+    def memory(self, entities: Iterable[Entity], now_seconds: float) -> Memory:
         """What the operator remembers of these entities and its status shows: the graces.
+
+        Its passes are taken to go on: it has looked just now.
 
         Everything else of its memory is in no status, and is as after a restart.
         """
-        since = {
-            one["entity"]: parse_moment(one["restoredAt"]) - GRACE_SECONDS
+        waiting = {
+            one["entity"]: Waiting(parse_moment(one["restoredAt"]) - GRACE_SECONDS, now_seconds)
             for one in self.status.get("leaving") or ()
         }
         unwanted = {
-            (entity, key): since[str(entity)]
+            (entity, key): waiting[str(entity)]
             for entity in entities
-            if str(entity) in since
+            if str(entity) in waiting
             for key in QuotaKey
         }
         return Memory(removals=RemovalMemory(unwanted=unwanted))

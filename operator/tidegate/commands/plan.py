@@ -466,5 +466,5 @@ def decided_with_replication(
 
 def _awake(seen: ObservationResult, source: PolicySource) -> Decision:
     awake = replace(seen.observation, policy=replace(seen.observation.policy, paused_by=()))
-    decision, _ = decide(awake, source.memory(awake.quotas or ()))
+    decision, _ = decide(awake, source.memory(awake.quotas or (), awake.now_seconds))
     return decision

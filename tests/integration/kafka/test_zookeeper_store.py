@@ -317,8 +317,7 @@ def test_what_a_newer_version_wrote_is_given_back_as_it_was_before(
     stage, _ = _stage_on(session)
     _from_a_newer_version(others)
     stage.run()
-    stage.now += 30  # the grace of a quota that no contract names
-    stage.run()
+    stage.run_past_grace()
     alice = stage.store.read([ALICE])[ALICE]
     assert alice.problem is None
     assert alice.values == {PRODUCE: "10000000", FETCH: "5000"}, "no contract names the fetch quota"

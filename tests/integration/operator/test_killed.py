@@ -32,7 +32,6 @@ from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
-from tidegate_logic.quotas.leaving import GRACE_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -254,10 +253,9 @@ class SimulatedCluster:
         self.stage.restart()
 
     def run_past_the_grace(self) -> None:
-        """The pass that finds what has changed, and the one in which carol's quota goes."""
+        """The pass that finds what has changed, those that look, and that carol's quota goes in."""
         self.stage.run()
-        self.stage.now += GRACE_SECONDS
-        self.stage.run()
+        self.stage.run_past_grace()
 
     def state(self, client: KazooClient) -> dict[str, Any]:
         refs: tuple[ObjectRef, ...] = (self.policy, self.alice, self.bob)

@@ -117,6 +117,12 @@ class Stage:
             self.controllers[key]._metrics = Metrics(self)  # type: ignore[assignment]  # the real one has a thread
         return self.controllers[key].pass_once()
 
+    def run_past_grace(self) -> None:
+        """The passes that look while a quota waits, up to the one that restores it."""
+        for _ in range(2):
+            self.now += 15
+            self.run()
+
     def policy(
         self,
         name: str = "orders",

@@ -421,8 +421,8 @@ def test_what_is_given_back_is_of_no_member(audited: Audited) -> None:
         audited.tier, lambda raw: raw["spec"]["members"][0].update(user="bob")
     )
     lines = {line["entity"]: line for line in audited.run()}
-    audited.stage.now += 30
-    lines |= {line["entity"]: line for line in audited.run()}
+    for _ in range(2):
+        lines |= {line["entity"]: line for line in audited.run()}
     assert (
         lines["user=alice"].items()
         >= {"writeKind": "GiveBack", "to": None, "contract": None}.items()

@@ -125,8 +125,7 @@ def test_a_tier_that_comes_back_after_the_grace_is_limited_in_safe_steps(hands: 
     spec = spec_of(stage, tiers["alice"])
     stage.kubernetes.delete(tiers["alice"])
     stage.run()
-    stage.now += 31
-    stage.run()
+    stage.run_past_grace()
     assert stage.produce() is None
     stage = hands(stage)
     stage.now += 60
@@ -144,8 +143,7 @@ def test_a_deleted_policy_leaves_no_record_and_no_memory() -> None:
     stage, policy, tiers = three_tiers()
     stage.kubernetes.delete(tiers["alice"])
     stage.run()
-    stage.now += 31
-    stage.run()
+    stage.run_past_grace()
     assert stage.produce() is None
     assert ALICE in stage.store.ledger_entities()
     stage.kubernetes.delete(policy)

@@ -65,8 +65,7 @@ def test_a_tier_is_let_in_by_the_labels_of_its_namespace_and_leaves_with_them(st
     stage.now += 2
     stage.run()
     assert stage.produce(BOB) == "10000000", "it may be let in again within the grace"
-    stage.now += 30
-    stage.run()
+    stage.run_past_grace()
     assert (stage.produce(), stage.produce(BOB)) == ("10000000", None)
     assert stage.condition(theirs) == ("False", "TierNotAllowed")
 
@@ -104,8 +103,7 @@ def test_while_labels_are_not_known_what_those_tiers_name_stays(
     stage.kubernetes.namespace_labels = refuse
     stage.now += 60
     stage.run()
-    stage.now += 30
-    stage.run()
+    stage.run_past_grace()
     quotas = stage.produce(ALICE), stage.produce(BOB), stage.produce(CAROL)
     assert quotas == (None, "10000000", "20000000")
     assert stage.condition(strange) == ("False", "NamespacesUnread")

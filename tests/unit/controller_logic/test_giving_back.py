@@ -95,8 +95,9 @@ def test_too_many_removals_are_held_until_exactly_these_are_confirmed() -> None:
         assert held(world.after(1)) == [
             f"{message} (its value now, {other}, does not confirm this removal)"
         ]
+    assert world.watched(30).writes == ()
     confirm(world, token)
-    decision = world.after(30)  # since it was held, their grace has passed
+    decision = world.after(0)  # while it was held, their grace has passed
     assert len(decision.writes) == 10
     assert any(token in note.message for note in decision.notes)
 
@@ -185,7 +186,7 @@ def test_a_confirmed_removal_goes_on_when_the_budget_takes_several_passes() -> N
     world.tiers = ()
     confirm(world, asked_for(world.after(1)))
     world.policy = replace(world.policy, write_budget_changes=5)
-    written = [len(given_back_by(world.after(seconds))) for seconds in (60, 901, 901)]
+    written = [len(given_back_by(world.after_grace(seconds))) for seconds in (1, 871, 871)]
     assert written == [4, 4, 2]
 
 
@@ -262,7 +263,7 @@ def test_what_is_held_is_not_freed_by_time_but_by_a_confirmation_or_a_person_who
     assert (len(world.after(60).writes), held(world.after(60))) == (1, [])
     keep(world, *range(4))
     confirm(world, asked_for(world.after(60)))
-    assert len(given_back_by(world.after(60))) == 1
+    assert len(given_back_by(world.watched(30))) == 1
 
 
 def test_after_a_quarter_of_an_hour_the_share_is_of_what_is_left() -> None:
@@ -283,7 +284,7 @@ def test_what_was_confirmed_counts_no_more_and_the_share_is_of_the_rest() -> Non
     world.run()
     keep(world, *range(4))
     confirm(world, asked_for(world.after(1)))
-    assert len(world.after(60).writes) == 6
+    assert len(world.watched(30).writes) == 6
     keep(world, *range(2))
     assert len(world.after_grace(60).writes) == 2
     keep(world, 0)

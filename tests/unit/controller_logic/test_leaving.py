@@ -1,6 +1,8 @@
 """A quota that no contract names any more waits, is restored, and is remembered for a while."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -34,7 +36,13 @@ from tidegate_logic.model import (
     Tier,
     WriteKind,
 )
-from tidegate_logic.quotas.leaving import GRACE_SECONDS, REMEMBERED_SECONDS, is_restored
+from tidegate_logic.quotas.leaving import (
+    GRACE_SECONDS,
+    LOOK_EVERY_SECONDS,
+    REMEMBERED_SECONDS,
+    Waiting,
+    is_restored,
+)
 from tidegate_logic.quotas.mute import predicted_mute_seconds
 from tidegate_logic.quotas.sent_rates import FASTEST_NIC_BYTES_PER_SECOND
 from tidegate_logic.reasons import Reason
@@ -89,17 +97,19 @@ def test_another_tier_or_member_of_the_policy_takes_the_quota_over_with_steps() 
     assert record.entries[FETCH].before is None
 
 
-def test_a_grace_says_until_when_and_asks_for_the_pass_that_ends_it() -> None:
+def test_a_grace_says_until_when_and_asks_for_passes_that_look() -> None:
     world = two_tiers()
     world.run()
     world.tiers = without_alice(world)
     decision = world.after(60)
-    assert decision.next_pass_in_seconds == GRACE_SECONDS
+    assert decision.next_pass_in_seconds == LOOK_EVERY_SECONDS
     assert decision.leaving == {ALICE: world.now_seconds + GRACE_SECONDS}
     (note,) = [one for one in decision.notes if one.reason is Reason.RESTORE_WAITS]
     assert (note.entity, note.tier_key) == (ALICE, "streaming/gold")
     assert "at 13:48:10 UTC" in note.message
-    assert waits(world.after(24)) == [note.message], "no countdown: the same words pass after pass"
+    assert waits(world.watched(24)) == [note.message], (
+        "no countdown: the same words pass after pass"
+    )
     decision = world.after(6)
     assert (world.text(ALICE), decision.leaving) == (None, {})
 
@@ -126,7 +136,7 @@ def test_a_pass_that_may_not_know_all_members_begins_the_grace_again() -> None:
     world.after(20)
     world.tiers = gone
     assert world.after(20).writes == ()
-    assert world.after(GRACE_SECONDS - 1).writes == ()
+    assert world.watched(GRACE_SECONDS - 1).writes == ()
     world.after(1)
     assert world.text(ALICE) is None
 
@@ -140,7 +150,7 @@ def test_a_pause_begins_the_grace_again() -> None:
     world.after(60)
     world.policy = running
     assert world.after(5).writes == ()
-    world.after(GRACE_SECONDS)
+    world.watched(GRACE_SECONDS)
     assert world.text(ALICE) is None
 
 
@@ -153,7 +163,7 @@ def test_in_mode_observe_nothing_waits_since_nothing_is_restored() -> None:
     assert [write.kind for write in decision.would_write] == [WriteKind.GIVE_BACK]
     assert (decision.writes, waits(decision)) == ((), [])
     world.policy = replace(world.policy, mode=Mode.ENFORCE)
-    assert world.after(GRACE_SECONDS - 1).writes == (), "Enforce, Observe and Enforce again"
+    assert world.watched(GRACE_SECONDS - 1).writes == (), "Enforce, Observe and Enforce again"
 
 
 def test_a_direction_that_left_the_contract_waits_too_and_the_member_says_so() -> None:
@@ -265,7 +275,9 @@ def test_who_is_on_the_way_back_to_the_quota_of_before_has_not_come_back() -> No
     world.tiers = (tier(*members[1:]),)
     world.after_grace(60)
     world.tiers = (tier(members[1]),)
-    world.after_grace(15)
+    world.after(15)
+    for _ in range(2):  # it may take a step of her way back in each
+        world.after(GRACE_SECONDS / 2)
     world.after(60)
     run_to_the_end(world)
     assert [world.text(one) for one in names] == ["100007", *[str(10 * MB)] * 3]
@@ -377,6 +389,71 @@ def test_a_policy_in_mode_observe_that_is_deleted_leaves_no_quota_behind() -> No
     assert (decision.finished_deleting, decision.notes) == (True, ())
 
 
+# --- passes that miss what happens between them ---------------------------------------------------
+
+
+def restored_after(looks: Sequence[float]) -> float | None:
+    """When (seconds after the first look) a quota is restored that every look finds unwanted."""
+    waiting = Waiting(looks[0], looks[0])
+    for at_seconds in looks[1:]:
+        waiting = waiting.seen_again(at_seconds)
+        if waiting.ends_at_seconds <= at_seconds:
+            return at_seconds - looks[0]
+    return None
+
+
+@pytest.mark.parametrize(
+    ("what", "looks", "expected"),
+    [
+        ("a pass each 10 s", [0, 10, 20, 30], 30),
+        ("passes for other reasons", [0, 1, 14, 29, 29.9, 30.1], 30.1),
+        ("a break that hides nothing", [0, 15, 30], 30),
+        ("two looks do not do", [0, 30], None),
+        ("it stands still", [0, 31.4, 41, 51, 61, 62], 62),
+        ("it stands still twice", [0, 31, 41, 72, 82, 92, 102], 102),
+        ("passes each 20 s", range(0, 100, 20), 80),
+        ("passes each 30 s", range(0, 200, 30), 90),
+        ("passes each 5 min", range(0, 2000, 300), 900),
+        ("the clock jumps ahead by an hour", [0, 10, 3620, 3630, 3640, 3650], 3650),
+        ("the clock jumps back by an hour", [0, 20, -3580, -3570, -3560, -3550], -3550),
+        ("the clock goes back by a second", [0, 10, 9, 20, 30], 30),
+    ],
+)
+def test_a_grace_begins_again_where_a_pass_may_have_missed_something(
+    what: str, looks: Sequence[float], expected: float | None
+) -> None:
+    assert restored_after(looks) == expected, what
+
+
+@given(st.lists(st.floats(0.001, 100.0), min_size=1, max_size=60))
+def test_a_quota_is_restored_only_after_30_s_of_close_looks_but_in_a_bounded_time(
+    gaps: list[float],
+) -> None:
+    looks = list(accumulate(gaps, initial=0.0))
+    ends_at = restored_after(looks)
+    longest = max(gaps)
+    if ends_at is None:
+        assert looks[-1] < 3 * (GRACE_SECONDS + longest)
+        return
+    assert ends_at <= 3 * (GRACE_SECONDS + longest)
+    at = looks.index(ends_at)
+    breaks = [number for number in range(1, at + 1) if gaps[number - 1] > 15.0]
+    counted_from = breaks[min(len(breaks), 2) - 1] if breaks else 0
+    assert ends_at - looks[counted_from] >= GRACE_SECONDS
+
+
+def test_a_member_that_came_and_went_while_the_process_stood_still_has_its_whole_grace() -> None:
+    """As on day 2859: named and unnamed again within the 31 s between two passes."""
+    world = two_tiers()
+    world.run()
+    world.tiers = without_alice(world)
+    world.after(60)
+    assert world.after(31).writes == ()
+    assert world.watched(GRACE_SECONDS - 1).writes == ()
+    world.after(1)
+    assert world.text(ALICE) is None
+
+
 # --- whatever happens -----------------------------------------------------------------------------
 
 ACTS = st.lists(
@@ -399,6 +476,7 @@ def test_no_quota_goes_within_its_grace_and_none_comes_back_without_safe_steps(
     world = fixed_world(2 * MB, max_removal_percent=100)
     world.run()
     named, unnamed_since, free_since, was = world.tiers, None, None, world.text(ALICE)
+    looks = 0  # that found her unnamed, one after the other
     for act, seconds in acts:
         world.now_seconds += seconds
         world.policy = replace(world.policy, paused_by=())
@@ -422,6 +500,7 @@ def test_no_quota_goes_within_its_grace_and_none_comes_back_without_safe_steps(
             and all(one.entity != ALICE for held in world.tiers for one in held.members)
         )
         world.run()
+        looks = looks + 1 if is_unnamed and act != "restart" else int(is_unnamed)
         now = world.text(ALICE)
         unnamed_since = (
             None if not is_unnamed or act == "restart" else unnamed_since or world.now_seconds
@@ -430,6 +509,7 @@ def test_no_quota_goes_within_its_grace_and_none_comes_back_without_safe_steps(
             assert is_unnamed
             assert unnamed_since is not None
             assert world.now_seconds - unnamed_since >= GRACE_SECONDS
+            assert looks > 2, "two looks do not tell that nothing was between them"
             free_since = world.now_seconds
         if was is None and now is not None:
             assert free_since is not None

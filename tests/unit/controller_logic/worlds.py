@@ -25,7 +25,7 @@ from tidegate_logic.model import (
     TopicLeaders,
     Topology,
 )
-from tidegate_logic.quotas.leaving import GRACE_SECONDS, is_restored
+from tidegate_logic.quotas.leaving import GRACE_SECONDS, LOOK_EVERY_SECONDS, is_restored
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
@@ -149,10 +149,17 @@ class World:
         self.now_seconds += seconds
         return self.run()
 
+    def watched(self, seconds: float) -> Decision:
+        """The pass after so long, and before it those that look while a quota waits."""
+        ends_at_seconds = self.now_seconds + seconds
+        while self.now_seconds + LOOK_EVERY_SECONDS < ends_at_seconds:
+            assert self.after(LOOK_EVERY_SECONDS).writes == ()
+        return self.after(ends_at_seconds - self.now_seconds)
+
     def after_grace(self, seconds: float) -> Decision:
         """A pass that finds quotas unwanted, and the one in which their grace is over."""
         self.after(seconds)
-        return self.after(GRACE_SECONDS)
+        return self.watched(GRACE_SECONDS)
 
     def is_forgotten(self, entity: Entity) -> bool:
         """Whether the ledger shows no quota of ours; it may remember a restored one."""
