@@ -39,7 +39,7 @@ from lab.errors import LabError, say
 from lab.java import properties, start_java
 from lab.network import Namespace, Network, free_port
 from lab.packages import JMX_RULES, jmx_agent, kafka_jars
-from lab.process import Process, wait_until
+from lab.process import Process, patience, wait_until, when_busy
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 
 # One Kafka 3.9 broker in ZooKeeper mode: its settings, its process and its log. It knows nothing of
@@ -298,8 +298,8 @@ class KafkaAdmin:
             config=dict(config or {}),
         )
         client = self._client()
-        client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(
-            _TIMEOUT_SECONDS
+        client.create_topics([topic], operation_timeout=patience(_TIMEOUT_SECONDS))[name].result(
+            patience(_TIMEOUT_SECONDS)
         )
         self.wait_for_leaders(
             name,
@@ -310,8 +310,8 @@ class KafkaAdmin:
     def delete_topic(self, name: str) -> None:
         """Delete a topic; brokers delete its files a moment later."""
         client = self._client()
-        client.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(
-            _TIMEOUT_SECONDS
+        client.delete_topics([name], operation_timeout=patience(_TIMEOUT_SECONDS))[name].result(
+            patience(_TIMEOUT_SECONDS)
         )
 
     def leaders(self, topic: str) -> dict[int, int]:
@@ -365,7 +365,10 @@ class KafkaAdmin:
             # A partition that cannot have an election yet is refused; the caller looks at the
             # leaders instead.
             client.elect_leaders(
-                _PREFERRED, [topic], timeout_ms=int(_TIMEOUT_SECONDS * 1000), raise_errors=False
+                _PREFERRED,
+                [topic],
+                timeout_ms=int(patience(_TIMEOUT_SECONDS) * 1000),
+                raise_errors=False,
             )
         finally:
             client.close()
@@ -382,7 +385,7 @@ class KafkaAdmin:
                     AdminPartition(*partition): None if target is None else list(target)
                     for partition, target in replicas.items()
                 },
-                timeout_ms=int(_TIMEOUT_SECONDS * 1000),
+                timeout_ms=int(patience(_TIMEOUT_SECONDS) * 1000),
             )
         finally:
             client.close()
@@ -408,7 +411,7 @@ class KafkaAdmin:
         credential = ScramCredentialInfo(kind, _SCRAM_ITERATIONS)
         upsertion = UserScramCredentialUpsertion(user, credential, password.encode())
         client = self._client()
-        client.alter_user_scram_credentials([upsertion])[user].result(_TIMEOUT_SECONDS)
+        client.alter_user_scram_credentials([upsertion])[user].result(patience(_TIMEOUT_SECONDS))
 
     def _all_agree(self, holds: Callable[[Any], bool]) -> bool:
         servers = [server for server in self._bootstrap_servers.split(",") if _listens(server)]
@@ -428,7 +431,7 @@ class KafkaAdmin:
 
     def _metadata(self) -> Any:
         try:
-            return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
+            return self._client().list_topics(timeout=patience(_TIMEOUT_SECONDS))
         except KafkaException as error:
             if error.args[0].code() == KafkaError._PARTIAL:
                 raise _NoBrokerYet(
@@ -437,7 +440,7 @@ class KafkaAdmin:
                 ) from error
             raise LabError(
                 f"No broker of {self._bootstrap_servers} answered a metadata request within "
-                f"{_TIMEOUT_SECONDS:g} s: {error}"
+                f"{patience(_TIMEOUT_SECONDS):.3g} s: {error}.{when_busy()}"
             ) from error
 
 
@@ -472,7 +475,7 @@ def can_log_in(
             "error_cb": _note_refusal(refusals),
         }
     )
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    deadline = time.monotonic() + patience(_TIMEOUT_SECONDS)
     while time.monotonic() < deadline:
         try:
             client.list_topics(timeout=0.25)
@@ -484,7 +487,7 @@ def can_log_in(
             return True
     raise LabError(
         f"{bootstrap_servers} neither accepted nor refused the login of {user} within "
-        f"{_TIMEOUT_SECONDS:g} s."
+        f"{patience(_TIMEOUT_SECONDS):.3g} s.{when_busy()}"
     )
 
 
@@ -649,7 +652,7 @@ def use_as_labs_do(plan: BrokerPlan) -> None:
     user, password = next(iter(plan.plain_users.items()))
     _produce_and_fetch(login_settings(sasl, user, password=password, mechanism="PLAIN"))
     with urllib.request.urlopen(
-        f"http://{plan.host}:{plan.ports.jmx}/metrics", timeout=_ANSWER_TIMEOUT_SECONDS
+        f"http://{plan.host}:{plan.ports.jmx}/metrics", timeout=patience(_ANSWER_TIMEOUT_SECONDS)
     ) as metrics:
         metrics.read()
 
@@ -657,10 +660,10 @@ def use_as_labs_do(plan: BrokerPlan) -> None:
 def _produce_and_fetch(login: dict[str, Any]) -> None:
     producer = Producer(login)
     producer.produce(_TOPIC, b"recorded")
-    unsent = producer.flush(_ANSWER_TIMEOUT_SECONDS)
+    unsent = producer.flush(patience(_ANSWER_TIMEOUT_SECONDS))
     consumer = Consumer({**login, "group.id": _TOPIC})
     consumer.assign([TopicPartition(_TOPIC, 0, 0)])
-    record = None if unsent else consumer.poll(_ANSWER_TIMEOUT_SECONDS)
+    record = None if unsent else consumer.poll(patience(_ANSWER_TIMEOUT_SECONDS))
     consumer.close()
     if record is None or record.value() != b"recorded":
         raise LabError(f"A record did not get through {login['bootstrap.servers']} and back.")

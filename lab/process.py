@@ -48,10 +48,12 @@ def output_of(
             cwd=working_directory,
             capture_output=True,
             text=True,
-            timeout=timeout_seconds,
+            timeout=patience(timeout_seconds),
         )
     except subprocess.TimeoutExpired:
-        raise LabError(f"`{shown}` had not ended after {timeout_seconds:g} s.") from None
+        raise LabError(
+            f"`{shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
+        ) from None
     if done.returncode != 0:
         raise LabError(
             f"`{shown}` failed with code {done.returncode}: {(done.stdout + done.stderr).strip()}"
@@ -151,14 +153,15 @@ class Process:
     def wait(self, timeout_seconds: float) -> int:
         """The exit code once it has ended.
 
-        Raises `LabError` with the log's tail when it has not within the time.
+        Raises `LabError` with the log's tail when it has not within the time, or within the
+        `patience` that a busy machine needs for it.
         """
-        deadline = time.monotonic() + timeout_seconds
+        began = time.monotonic()
         while (code := self.exit_code) is None:
-            if time.monotonic() >= deadline:
+            if _is_over(began, timeout_seconds):
                 raise LabError(
-                    f"{self.name} (pid {self.pid}) was still running after {timeout_seconds:g} "
-                    f"s.\n{self.log_tail()}"
+                    f"{self.name} (pid {self.pid}) was still running after "
+                    f"{patience(timeout_seconds):.3g} s.{when_busy()}\n{self.log_tail()}"
                 )
             time.sleep(_POLL_SECONDS)
         return code
@@ -272,6 +275,44 @@ def _stop_all() -> None:
 
 
 T = TypeVar("T")
+LONGEST_PATIENCE_SECONDS = 600.0
+
+
+def slowness() -> float:
+    """How many times as long work takes now as on a quiet machine: threads that want to run for
+    each processor, on average of the last minute or now, whichever is more; 1 at least.
+    """
+    load, _, _, threads, _ = Path("/proc/loadavg").read_text().split()
+    running = int(threads.partition("/")[0])
+    return max(1.0, max(float(load), running) / len(os.sched_getaffinity(0)))
+
+
+def patience(seconds: float) -> float:
+    """How long to wait for what comes within `seconds` on a quiet machine: as much longer as this
+    one is slower now, up to 600 s. What needs more than 600 s by itself gets just that.
+    """
+    return max(seconds, min(seconds * slowness(), LONGEST_PATIENCE_SECONDS))
+
+
+_BUSY = 5.0  # of threads for each processor; `make test` alone comes up to 4
+
+
+def when_busy() -> str:
+    """What an error adds when it is the machine that may be at fault; else nothing."""
+    times = slowness()
+    if times < _BUSY:
+        return ""
+    return (
+        f" This machine is busy: {times:.0f} threads want to run for each processor. Try again "
+        f"when it has less to do."
+    )
+
+
+def _is_over(began: float, seconds: float) -> bool:
+    passed = time.monotonic() - began
+    return passed >= seconds and passed >= patience(seconds)
+
+
 _LONG_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 0.5
 
 
@@ -302,34 +343,35 @@ def wait_until(
 ) -> T:
     """Poll `condition` until it is truthy and return what it gave.
 
-    `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`,
-    or at once when one of the `processes` it depends on has ended; both show the tails of their
-    logs. A condition that raises is not caught. One that takes long, such as a command, is asked
-    less often: it would take the processor from what it waits for.
+    `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`
+    (on a busy machine after the `patience` that it needs for them), or at once when one of the
+    `processes` it depends on has ended; both show the tails of their logs. A condition that raises
+    is not caught. One that takes long, such as a command, is asked less often: it would take the
+    processor from what it waits for.
     """
-    deadline = time.monotonic() + timeout_seconds
+    began = time.monotonic()
     while True:
         asked_at = time.monotonic()
         answer = condition()
         if answer:
             return answer
         _fail_on_ended(processes, what)
-        now = time.monotonic()
-        if now >= deadline:
+        if _is_over(began, timeout_seconds):
             raise LabError(
                 "\n".join(
                     [
-                        f"Waited {timeout_seconds:g} s for {what}; it did not come.",
+                        f"Waited {patience(timeout_seconds):.3g} s for {what}; it did not come."
+                        f"{when_busy()}",
                         *_tails(processes),
                     ]
                 )
             )
-        took_seconds = now - asked_at
+        took_seconds = time.monotonic() - asked_at
         if took_seconds > _LONG_SECONDS:
             pause_seconds = min(2 * took_seconds, _LONGEST_PAUSE_SECONDS)
         else:
             pause_seconds = 0.0
-        time.sleep(min(max(poll_seconds, pause_seconds), deadline - now))
+        time.sleep(max(poll_seconds, pause_seconds))
 
 
 def _fail_on_ended(processes: Sequence[Process], what: str) -> None:

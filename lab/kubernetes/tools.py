@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.packages import GoModule
+from lab.process import patience, when_busy
 
 # What an API server of the lab writes down of the calls made to it: its audit policy. A test reads
 # which rights were made use of.
@@ -64,7 +65,7 @@ def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
         [str(LUAHEALTH.binary()), str(script), *map(str, objects)],
         capture_output=True,
         text=True,
-        timeout=_TIMEOUT_SECONDS,
+        timeout=patience(_TIMEOUT_SECONDS),
     )
     if done.returncode != 0:
         raise LabError(f"Argo CD could not run {script}: {done.stderr.strip()}")
@@ -155,10 +156,13 @@ class Helm:
                 env=self._environment,
                 capture_output=True,
                 text=True,
-                timeout=timeout_seconds,
+                timeout=patience(timeout_seconds),
             )
         except subprocess.TimeoutExpired:
-            raise LabError(f"`helm {shown}` had not ended after {timeout_seconds:g} s.") from None
+            raise LabError(
+                f"`helm {shown}` had not ended after {patience(timeout_seconds):.3g} s."
+                f"{when_busy()}"
+            ) from None
         if done.returncode != 0:
             raise HelmFailed(
                 shown, exit_code=done.returncode, said=(done.stdout + done.stderr).strip()
@@ -205,10 +209,16 @@ def run_kubectl(
     ]
     try:
         done = subprocess.run(
-            command, input=input or "", capture_output=True, text=True, timeout=timeout_seconds
+            command,
+            input=input or "",
+            capture_output=True,
+            text=True,
+            timeout=patience(timeout_seconds),
         )
     except subprocess.TimeoutExpired:
-        raise LabError(f"`kubectl {shown}` had not ended after {timeout_seconds:g} s.") from None
+        raise LabError(
+            f"`kubectl {shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
+        ) from None
     if done.returncode != 0:
         raise KubectlFailed(shown, exit_code=done.returncode, stderr=done.stderr)
     return done.stdout

@@ -17,6 +17,18 @@ from lab.errors import LabError
 from lab.process import ProcessIdentity, wait_until
 from tests.goldens.golden import numbers
 
+
+@pytest.fixture(autouse=True)
+def busy(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Says how many threads want to run for each processor; one, until a test says otherwise."""
+
+    def run(threads: float) -> None:
+        monkeypatch.setattr(process, "slowness", lambda: threads)
+
+    run(1.0)
+    return run
+
+
 # --- ends -----------------------------------------------------------------------------------------
 # Processes of the lab end when they are asked to, take their children along, and never outlive the
 # lab.
@@ -151,6 +163,30 @@ def test_a_condition_that_never_comes_is_an_error_that_names_it(
     assert 0.01 in numbers(str(failed.value))
     assert "the moon" in str(failed.value)
     golden(str(failed.value))
+
+
+def test_a_busy_machine_is_waited_for_as_much_longer_and_named_in_the_error(
+    busy: Callable[[float], None], golden: Callable[[str], None]
+) -> None:
+    busy(20.0)
+    answers = iter([*[""] * 10, "there"])
+    assert wait_until(lambda: next(answers), "it", timeout_seconds=0.01, poll_seconds=0.01)
+    with pytest.raises(LabError) as failed:
+        wait_until(lambda: False, "the moon", timeout_seconds=0.01, poll_seconds=0)
+    assert numbers(str(failed.value)) >= {0.2, 20}
+    golden(str(failed.value))
+
+
+def test_patience_ends_after_ten_minutes_but_never_before_what_a_quiet_machine_needs(
+    busy: Callable[[float], None],
+) -> None:
+    busy(20.0)
+    assert [process.patience(seconds) for seconds in (0, 10, 60, 900)] == [0, 200, 600, 900]
+
+
+def test_a_machine_is_never_faster_than_a_quiet_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert process.slowness() >= 1
 
 
 def test_a_process_that_ended_is_reported_at_once_with_its_log(
