@@ -15,13 +15,16 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from lab.errors import LabError
+from lab.errors import LabError, say
+
+T = TypeVar("T")
 
 # Commands that end by themselves: what they write, or an error that shows what they complained of.
 
@@ -231,6 +234,20 @@ def start(
     return process
 
 
+@contextlib.contextmanager
+def started(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """A part of the lab that is made and started once more where its first start fails: on a busy
+    machine somebody may have taken one of its ports by then.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            part = stack.enter_context(make())
+        except LabError as error:
+            say("tests", f"a part is started once more; the first start failed: {error}")
+            part = stack.enter_context(make())
+        yield part
+
+
 def log_tail(log_path: Path, lines: int = 20) -> str:
     """The last `lines` lines of a log file under a heading that names the file."""
     try:
@@ -274,7 +291,6 @@ def _stop_all() -> None:
 # and stops nothing.
 
 
-T = TypeVar("T")
 LONGEST_PATIENCE_SECONDS = 600.0
 
 

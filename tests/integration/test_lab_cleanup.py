@@ -22,7 +22,7 @@ from lab.network import Network
 from lab.process import wait_until
 from lab.zookeeper import ZooKeeperLab
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 REPOSITORY = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -28,7 +28,6 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(600)
 def test_two_hundred_bad_days_end_well() -> None:
     run = simulate("--seeds", "200", "--jobs", "2")
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
@@ -61,7 +60,6 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
     assert "which is not in the record" in run.stdout
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("protection", "violation"),
     [

@@ -101,7 +101,6 @@ def places(cluster: KubeApi) -> None:
         make_namespace(cluster, name)
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("places")
 @pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
 def test_the_server_accepts_every_object_without_a_warning(
@@ -121,7 +120,6 @@ def test_the_server_accepts_every_object_without_a_warning(
     assert len(applied) == len(objects(text))
 
 
-@pytest.mark.timeout(400)
 def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in(
     cluster: KubeApi, cluster_helm: Helm
 ) -> None:
@@ -142,7 +140,6 @@ def pods_of(cluster: KubeApi, namespace: str, *, at_least: int) -> list[dict[str
     return found if len(found) >= at_least else []
 
 
-@pytest.mark.timeout(400)
 def test_the_notes_name_the_next_commands_for_this_release(cluster_helm: Helm) -> None:
     printed = cluster_helm.run(
         "install",
@@ -351,7 +348,6 @@ def container(helm: Helm, kind: str) -> dict[str, Any]:
     return dict(spec["containers"][0])
 
 
-@pytest.mark.timeout(240)
 def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowhere(
     release: Release, kafka: KafkaLab
 ) -> None:
@@ -381,7 +377,6 @@ def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowh
     ]
 
 
-@pytest.mark.timeout(240)
 def test_a_policy_that_was_left_behind_goes_with_the_documented_commands(
     release: Release, kafka: KafkaLab
 ) -> None:

@@ -18,7 +18,7 @@ from lab.kafka import KafkaLab
 from tidegate.kafka.quota_node import config_path
 from tidegate_logic.model import Entity, QuotaKey
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 

@@ -15,7 +15,7 @@ from tidegate.commands.inputs import yaml_documents
 from tidegate.yaml_text import yaml_text
 from tidegate_logic.model import Entity
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 # bare words that Go's YAML or PyYAML reads as something else than text, and their neighbours
 WORDS = (

@@ -15,7 +15,7 @@ import yaml
 from lab.kubernetes.api import KubeApi, service_account_kubeconfig
 from tests.unit.resources.documents import policy, tier
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 PAUSED = "tidegate.io/paused"
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 
 from lab.kafka import BrokersLab, KafkaLab, QuotaChange
 from lab.kraft import KraftLab
-from lab.process import wait_until
+from lab.process import started, wait_until
 from tests.contract.quota_store_contract import (
     ALICE,
     BOB,
@@ -641,9 +641,8 @@ def test_brokers_apply_what_is_written(
 
 
 @pytest.mark.kraft
-@pytest.mark.timeout(180)
 def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_leader() -> None:
-    with KraftLab(brokers=3) as kafka:
+    with started(lambda: KraftLab(brokers=3)) as kafka:
         settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
         store = AdminQuotaStore(settings)
         woken = threading.Event()

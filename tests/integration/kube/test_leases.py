@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from lab.kubernetes.api import KubeApi
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from lab.proxy import Proxy
 from tests.unit.control.stage import Stage
 from tidegate.control.manager import Manager
@@ -126,7 +126,7 @@ def test_an_answer_that_is_held_for_10_s_costs_no_policy_its_lease(
     with SlowProxy(kube_api) as proxy, capture_logs() as lines:
         replica = start(proxy, policies=10)
         proxy.hold_next_answer()
-        assert proxy.held.wait(10.0)
+        assert proxy.held.wait(patience(10))
         assert lapsed_within(replica, HELD_SECONDS + 4.0) == set()
         assert [line for line in lines if line["event"] == "Lease lost"] == []
         failed = {

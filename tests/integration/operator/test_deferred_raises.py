@@ -28,7 +28,7 @@ from tests.integration.operator.installation import lay_out
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 
-pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling]
 
 MB = 1_000_000
 LEADER, CLIENTS = 2, 40

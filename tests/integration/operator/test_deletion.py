@@ -30,7 +30,7 @@ from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 # --- a policy of a thousand members ---------------------------------------------------------------
 # ZooKeeper is real. Kubernetes and the brokers are doubles, and so is the clock.

@@ -27,7 +27,7 @@ from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey
 
-pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.kraft]
 
 MB = 1_000_000
 CONTRACT = 2 * MB

@@ -34,7 +34,7 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 from tidegate_logic.model import Level
 from tools.console_walk import gives, in_short, look_at_every_page, opened, watched_page
 
-pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling]
 
 # --- kubectl --------------------------------------------------------------------------------------
 # kubectl shows a broker over its limit, and a Prometheus that died, on a real Prometheus and a real

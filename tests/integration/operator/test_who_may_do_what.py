@@ -115,7 +115,6 @@ def _tier(name: str, place: Place, *users: str, namespace: str) -> dict[str, Any
     }
 
 
-@pytest.mark.timeout(400)
 def test_a_secret_serves_a_policy_once_it_has_the_label(place: Place, unique_name: str) -> None:
     items = one_of_each_kind(place.kafka, place.namespace, unique_name, labels={})["items"]
     place.apply(*items)
@@ -129,7 +128,6 @@ def test_a_secret_serves_a_policy_once_it_has_the_label(place: Place, unique_nam
     assert place.quota(unique_name) == "2000000"
 
 
-@pytest.mark.timeout(400)
 def test_tiers_of_other_namespaces_and_their_entities_are_what_the_policy_allows(
     place: Place, unique_name: str
 ) -> None:

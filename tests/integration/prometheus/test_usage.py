@@ -24,7 +24,7 @@ from tidegate.prometheus.usage import UsageReader
 from tidegate.prometheus.usage_windows import Period, UsageReading
 from tidegate_logic.model import Direction, Entity, QuotaKey
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 HOUR, DAY = 3600, 86_400
 DAYS = 3

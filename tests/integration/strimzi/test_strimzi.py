@@ -237,7 +237,6 @@ def cluster(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_the_operator_lives_beside_a_user_operator(cluster: Cluster, tmp_path: Path) -> None:
     declared = {"producerByteRate": 3_000_000, "consumerByteRate": 4_000_000}
     apply(
