@@ -52,7 +52,7 @@ doctor: ## List what this machine lacks, and the command that installs it
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own, the longest first. Tests without real parts never wait, so they take what the others leave.
 KINDS := operators brokers throttling kraft replicas
-INTEGRATION := integration-throttling integration-operators integration-rest integration-rollup integration-brokers integration-kraft integration-kubernetes integration-replicas integration-console
+INTEGRATION := integration-throttling integration-kraft-operators integration-operators integration-rollup integration-rest integration-kraft integration-brokers integration-kubernetes integration-replicas integration-console
 AT_ONCE := 6
 
 .PHONY: test
@@ -77,6 +77,7 @@ BEHIND := nice -n 4
 ROLLUP := tests/integration/rollup
 CONSOLE := tests/integration/console
 ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE)
+OPERATORS := tests/integration/operator
 # Most of these need a Kubernetes API and nothing else.
 KUBERNETES := $(addprefix tests/integration/,chart gitops kube release resources)
 OF_NO_KIND := integration and not long $(KINDS:%=and not %)
@@ -84,6 +85,9 @@ integration-throttling: BEHIND :=
 .PHONY: $(INTEGRATION)
 $(KINDS:%=integration-%): integration-%: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "$* and not long" $(PYTEST)
+integration-kraft: ON_PARTS += --ignore=$(OPERATORS)
+integration-kraft-operators: setup
+	$(BEHIND) $(PYTHON) -m pytest $(OPERATORS) -m "kraft and not long" $(PYTEST)
 integration-rollup: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) -m "not long" $(PYTEST)
 integration-console: setup
@@ -98,6 +102,7 @@ integration-rest: setup
 test-long: setup ## Run the tests that take minutes each: a migration to KRaft, kills, a rival, replicas that come and go (root)
 	$(PYTHON) -m lab prepare
 	$(PYTHON) -m pytest tests/integration -m long -n 4 --dist loadfile $(PYTEST)
+	$(PYTHON) -m pytest tests/unit -k "not bad_days" -n auto --maxprocesses=4 --hypothesis-profile=thorough $(PYTEST)
 
 .PHONY: simulate
 simulate: setup ## Play days full of faults with the whole operator in virtual time (SEED=1 SEEDS=200; one seed prints its steps)

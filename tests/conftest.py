@@ -15,9 +15,10 @@ from tests.goldens.golden import GoldenFile
 
 # On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for
 # the change that it was given and not for luck. Deadlines would only measure how busy a shared
-# machine is.
-settings.register_profile("developer", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+# machine is. `make test-long` searches thoroughly.
+settings.register_profile("developer", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=400)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 # A shell lets its background jobs ignore SIGINT, and every process below inherits that. Some tests
