@@ -15,7 +15,7 @@ from tests.goldens.golden import GoldenFile
 
 # On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for
 # the change that it was given and not for luck. Deadlines would only measure how busy a shared
-# machine is. `make test-long` searches thoroughly.
+# machine is. `make test-long` searches thoroughly: a large test takes a part of `max_examples`.
 settings.register_profile("developer", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=400)
