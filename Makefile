@@ -51,8 +51,8 @@ doctor: ## List what this machine lacks, and the command that installs it
 ##@ Test
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own, the longest first. Tests without real parts never wait, so they take what the others leave.
-KINDS := operators brokers throttling kraft replicas
-INTEGRATION := integration-throttling integration-kraft-operators integration-operators integration-rollup integration-rest integration-kraft integration-brokers integration-kubernetes integration-replicas integration-console
+KINDS := operators brokers throttling kraft
+INTEGRATION := integration-throttling integration-replicas integration-operators integration-rollup integration-rest integration-kraft integration-brokers integration-kubernetes integration-console
 AT_ONCE := 6
 
 .PHONY: test
@@ -80,14 +80,15 @@ ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE)
 OPERATORS := tests/integration/operator
 # Most of these need a Kubernetes API and nothing else.
 KUBERNETES := $(addprefix tests/integration/,chart gitops kube release resources)
-OF_NO_KIND := integration and not long $(KINDS:%=and not %)
+OF_NO_KIND := integration and not long and not replicas $(KINDS:%=and not %)
 integration-throttling: BEHIND :=
 .PHONY: $(INTEGRATION)
 $(KINDS:%=integration-%): integration-%: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "$* and not long" $(PYTEST)
+# Operators that mostly wait share a process, those on a Kafka without ZooKeeper too.
 integration-kraft: ON_PARTS += --ignore=$(OPERATORS)
-integration-kraft-operators: setup
-	$(BEHIND) $(PYTHON) -m pytest $(OPERATORS) -m "kraft and not long" $(PYTEST)
+integration-replicas: setup
+	$(BEHIND) $(PYTHON) -m pytest $(OPERATORS) -m "(replicas or kraft) and not long" $(PYTEST)
 integration-rollup: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) -m "not long" $(PYTEST)
 integration-console: setup
