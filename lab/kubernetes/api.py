@@ -146,9 +146,7 @@ class KubeApi:
         """
         files = [argument for path in paths for argument in ("-f", str(path))]
         self.kubectl("apply", "--server-side", "--validate=strict", *files)
-        self.kubectl(
-            "wait", "--for=condition=Established", f"--timeout={patience(30):.0f}s", *files
-        )
+        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
 
     def kubeconfig_of(self, user: str) -> Path:
         """A kubeconfig for one of the plan's users; KeyError for anybody else."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -196,7 +197,8 @@ def run_kubectl(
 ) -> str:
     """What kubectl, the part of `binary`, writes to stdout; its cache is beside the kubeconfig.
 
-    `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than
+    `input` goes to its stdin (`-f -`), and a `--timeout` in seconds grows with the machine's
+    slowness, as `timeout_seconds` does. Raises `KubectlFailed` when it ends with another code than
     0, `LabError` when it has not ended in time.
     """
     shown = " ".join(arguments)
@@ -205,7 +207,7 @@ def run_kubectl(
         "kubectl",
         f"--kubeconfig={kubeconfig}",
         f"--cache-dir={kubeconfig.parent / 'kubectl'}",
-        *arguments,
+        *map(_with_patience, arguments),
     ]
     try:
         done = subprocess.run(
@@ -222,6 +224,11 @@ def run_kubectl(
     if done.returncode != 0:
         raise KubectlFailed(shown, exit_code=done.returncode, stderr=done.stderr)
     return done.stdout
+
+
+def _with_patience(argument: str) -> str:
+    found = re.fullmatch(r"--timeout=(\d+)s", argument)
+    return f"--timeout={patience(int(found[1])):.0f}s" if found else argument
 
 
 KUBERNETES_VERSION = "v1.34.4"

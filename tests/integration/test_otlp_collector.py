@@ -56,7 +56,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 def _listens(endpoint: str) -> bool:
     try:
-        requests.get(endpoint, timeout=5)
+        requests.get(endpoint, timeout=patience(5))
     except requests.ConnectionError:
         return False
     return True

@@ -24,7 +24,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm, HelmFailed, KubectlFailed
 from lab.network import free_port
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, only, rendered
 from tests.integration.operator.installation import one_of_each_kind
 from tests.unit.resources.documents import policy
@@ -269,7 +269,7 @@ class Release:
 
     def stop_operator(self) -> None:
         self.operator.terminate()
-        assert self.operator.wait(timeout=30) == 0
+        assert self.operator.wait(timeout=patience(30)) == 0
 
     def delete_namespace(self) -> None:
         self.api.kubectl("delete", "namespace", self.namespace, "--timeout=60s", timeout_seconds=70)
@@ -353,7 +353,7 @@ def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowh
 ) -> None:
     probe = container(release.helm, "Deployment")["livenessProbe"]["httpGet"]
     with urllib.request.urlopen(
-        f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=10
+        f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=patience(10)
     ) as answer:
         assert answer.status == 200
     script = container(release.helm, "Pod")["args"][0]
@@ -361,7 +361,7 @@ def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowh
         [sys.executable, "-c", script, "127.0.0.1", str(release.metrics_port)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(30),
     )
     assert test_pod.stdout == f"127.0.0.1:{release.metrics_port} is Tidegate.\n", test_pod.stderr
 
@@ -408,6 +408,6 @@ def test_a_policy_that_was_left_behind_goes_with_the_documented_commands(
         kafka.zookeeper_connect,
         "--yes",
     ]
-    done = subprocess.run(restore, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(restore, capture_output=True, text=True, timeout=patience(120))
     assert done.returncode == 0, done.stdout + done.stderr
     assert managed_by(kafka) is None

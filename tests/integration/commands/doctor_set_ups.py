@@ -16,7 +16,7 @@ from typing import Any
 from lab.kafka import BrokersLab
 from lab.kubernetes.api import KubeApi, service_account_kubeconfig
 from lab.packages import clock_behind
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget
 
 NOWHERE = "http://127.0.0.1:9"
@@ -139,7 +139,7 @@ def doctor(*arguments: str, environment: Mapping[str, str] | None = None) -> Rep
         [sys.executable, "-m", "tidegate", "doctor", "-o", "json", *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=patience(90),
         env={**os.environ, **(environment or {})},
     )
     assert done.stdout, done.stderr

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient as Acls
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.packages import with_quota_plugin
-from lab.process import started, wait_until
+from lab.process import patience, started, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from tests.integration.commands.conftest import use
 from tests.integration.commands.doctor_set_ups import DoctorOnSetUps, Setup
@@ -151,7 +151,7 @@ def allowed(
     ]
     client = Acls({"bootstrap.servers": kafka.bootstrap_servers})
     for done in client.create_acls(bindings).values():
-        done.result(20)
+        done.result(patience(20))
     try:
         yield
     finally:
@@ -168,7 +168,7 @@ def allowed(
             for one in bindings
         ]
         for removed in client.delete_acls(filters).values():
-            removed.result(20)
+            removed.result(patience(20))
 
 
 def test_a_real_quota_plugin_is_named(

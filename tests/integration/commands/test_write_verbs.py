@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from lab.kubernetes.api import KubeApi, service_account_kubeconfig
+from lab.process import patience
 from tests.unit.resources.documents import policy, tier
 
 pytestmark = pytest.mark.integration
@@ -34,7 +35,7 @@ class Person:
             ],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience(60),
         )
         return done.returncode, done.stdout, done.stderr
 

@@ -27,7 +27,7 @@ class Reviews:
         self.goes_on.set()
 
     def viewer(self, token: str | None) -> Viewer:
-        assert self.goes_on.wait(60)
+        assert self.goes_on.wait(patience(60))
         if token != "good":
             raise Refused("no")
         return Viewer("ann")

@@ -97,7 +97,7 @@ class World:
         finally:
             over.set()
             thread.join()
-            producer.flush(30)
+            producer.flush(patience(30))
 
     def set(self, resource: Resource, key: str, operation: Operation, value: str = "") -> None:
         """Change one value; again where a broker of a busy machine was silent for 3 s."""

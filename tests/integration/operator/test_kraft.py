@@ -13,7 +13,7 @@ import pytest
 
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from lab.process import patience, started, wait_until
+from lab.process import started, wait_until
 from tests.contract.quota_store_contract import ALICE, FETCH, PRODUCE
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
@@ -147,7 +147,7 @@ def test_a_contract_follows_leaders_of_a_kraft_cluster_and_is_given_back(
             wait_until(lambda: produce() == "1000000", "the contract", timeout_seconds=90)
             crds.kubectl(
                 *("wait", "--for=condition=Ready", "bbp/orders", "bt/gold"),
-                *("-n", namespace, f"--timeout={patience(30):.0f}s"),
+                *("-n", namespace, "--timeout=30s"),
             )
             assert kafka.can_log_in("alice", kafka.password("alice"))
             kafka.broker(3).kill()
@@ -156,9 +156,7 @@ def test_a_contract_follows_leaders_of_a_kraft_cluster_and_is_given_back(
                 "the quota of the broker that leads two",
                 timeout_seconds=60,
             )
-            crds.kubectl(
-                "delete", "bbp", "orders", "-n", namespace, f"--timeout={patience(90):.0f}s"
-            )
+            crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
             assert world.quotas(ALICE) == {PRODUCE: "7000000"}
             assert world.another_store().facts().claim is None
             assert kafka.can_log_in("alice", kafka.password("alice"))

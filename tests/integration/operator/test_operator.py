@@ -179,7 +179,7 @@ def test_a_contract_follows_its_leaders_and_is_given_back(
     crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
     assert quota(zookeeper, user) == before
     operator.send_signal(signal.SIGTERM)
-    assert operator.wait(timeout=30) == 0
+    assert operator.wait(timeout=patience(30)) == 0
     zookeeper.stop()
     zookeeper.close()
 
@@ -346,7 +346,7 @@ def test_the_documented_rights_are_enough_for_everything(
         crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=60s")
     finally:
         operator.terminate()
-        assert operator.wait(timeout=30) == 0
+        assert operator.wait(timeout=patience(30)) == 0
     store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     assert store.facts().owner_policy_key is None
     store.close()

@@ -23,7 +23,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.network import free_port
 from lab.operator import console_command
-from lab.process import start, wait_until
+from lab.process import patience, start, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from lab.quota_watch import ZooKeeperQuotaWatch
 from tests.goldens.golden import line_with, numbers
@@ -199,7 +199,7 @@ def tidegate(*arguments: str) -> Any:
         [sys.executable, "-m", "tidegate", *arguments, "-o", "json"],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=patience(90),
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient, AuthorizationV1Api
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.integration.chart.rendering import objects, only, rendered
 from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.test_operator import LOCAL_COMMAND, RIGHTS
@@ -98,7 +98,7 @@ def place(
         )  # fmt: skip
         crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
         operator.terminate()
-        operator.wait(timeout=30)
+        operator.wait(timeout=patience(30))
         store.close()
 
 

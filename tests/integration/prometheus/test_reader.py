@@ -605,7 +605,7 @@ class Cluster:
         self.awake.set()
 
     def page(self, scrape: int) -> str:
-        self.awake.wait(60)
+        self.awake.wait(patience(60))
         self._counter += self._step
         return f"load {self._counter}\n" if self.speaks else "other 1\n"
 

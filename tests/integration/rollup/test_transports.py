@@ -323,7 +323,8 @@ def test_a_real_answer_is_laid_out_as_reading_in_bulk_wants_it(history: HistoryS
         *(({"user": user}, [(BASE_MS, 1.0), (BASE_MS + 1500, float("nan"))]) for user in "uv"),
     )
     with urllib.request.urlopen(
-        f"{history.url}/api/v1/query?query={metric}%5B1h%5D&time={BASE_MS // 1000 + 60}", timeout=10
+        f"{history.url}/api/v1/query?query={metric}%5B1h%5D&time={BASE_MS // 1000 + 60}",
+        timeout=patience(10),
     ) as answer:
         found = read_usual(answer.read())
     assert found is not None
