@@ -74,7 +74,11 @@ texts = st.one_of(
     st.text("01_.eEoOxXbB+-:yYnN~", max_size=6),
     st.text(st.characters(codec="utf-8"), max_size=12),
 )
-slow = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(
+    max_examples=settings().max_examples // 5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 def as_kubectl_reads(api: KubeApi, text: str) -> Any:
