@@ -295,12 +295,15 @@ LONGEST_PATIENCE_SECONDS = 600.0
 
 
 def slowness() -> float:
-    """How many times as long work takes now as on a quiet machine: threads that want to run for
-    each processor, on average of the last minute or now, whichever is more; 1 at least.
+    """How many times as long work takes now as on a quiet machine: the threads that want to run for
+    each processor, on average of the last minute or now, whichever are more; 1 at least.
+
+    The kernel gives whoever is nice a fifth less for each step where others want to run.
     """
     load, _, _, threads, _ = Path("/proc/loadavg").read_text().split()
     running = int(threads.partition("/")[0])
-    return max(1.0, max(float(load), running) / len(os.sched_getaffinity(0)))
+    each = max(float(load), running) / len(os.sched_getaffinity(0))
+    return each * 1.25 ** max(0, os.nice(0)) if each > 1 else 1.0
 
 
 def patience(seconds: float) -> float:
@@ -310,7 +313,7 @@ def patience(seconds: float) -> float:
     return max(seconds, min(seconds * slowness(), LONGEST_PATIENCE_SECONDS))
 
 
-_BUSY = 5.0  # of threads for each processor; `make test` alone comes up to 4
+_BUSY = 5.0  # of `slowness`
 
 
 def when_busy() -> str:
@@ -319,8 +322,8 @@ def when_busy() -> str:
     if times < _BUSY:
         return ""
     return (
-        f" This machine is busy: {times:.0f} threads want to run for each processor. Try again "
-        f"when it has less to do."
+        f" This machine is busy: work takes about {times:.0f} times as long as on a quiet one. Try "
+        f"again when it has less to do."
     )
 
 

@@ -22,10 +22,10 @@ from tests.unit.hands import Hands
 
 @pytest.fixture(autouse=True)
 def busy(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Says how many threads want to run for each processor; one, until a test says otherwise."""
+    """Says how many times as long work takes; once, until a test says otherwise."""
 
-    def run(threads: float) -> None:
-        monkeypatch.setattr(process, "slowness", lambda: threads)
+    def run(times: float) -> None:
+        monkeypatch.setattr(process, "slowness", lambda: times)
 
     run(1.0)
     return run
