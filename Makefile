@@ -226,7 +226,6 @@ format: setup ## Format the code
 ##@ Measure
 .PHONY: bench
 bench: setup ## Measure, and write docs/benchmarks.md with this machine's description
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs --group bench
 	$(PYTHON) -m bench
 
 .PHONY: house
@@ -264,6 +263,8 @@ help: ## List these commands
 $(UV):
 	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
 
+# What is installed beside the operator's own packages; a job that holds a key takes none of it.
+EXTRAS := --extra dev --extra rollup --extra console --extra tracing --group docs
 .venv/.locked: $(UV) uv.lock pyproject.toml
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs
+	$(UV) sync --quiet --frozen $(EXTRAS)
 	@touch $@

@@ -14,7 +14,6 @@ from pathlib import Path
 from bench.command_line import doctor_figures, kraft_doctor_figures, start_figures
 from bench.console import console_figures
 from bench.control.core import decide_figures, metadata_figures
-from bench.control.in_cluster import in_cluster
 from bench.control.kraft import kraft_change, kraft_cold, kraft_reaction
 from bench.control.latency import (
     changes_after_cold,
@@ -31,7 +30,6 @@ from bench.control.ownership import deletion, two_owners
 from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
-from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.replication.decide import replication_decide_figures
 from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
 from bench.replication.producing import producing_figures
@@ -40,7 +38,6 @@ from bench.replication.seed import SIZE as SEED_SIZE
 from bench.replication.seed import seed_figures
 from bench.results import Figure, Record, Records, median_of, page, with_note
 from bench.rollup.kills import kill_figures
-from bench.rollup.raw import raw_figures
 from bench.rollup.size import size_figures
 from bench.rollup.speed import (
     cold_figures,
@@ -52,24 +49,26 @@ from bench.rollup.speed import (
 )
 from bench.throttling.episodes import EPISODES
 from bench.throttling.reaction import far_over_rarely_read, short_bursts, slightly_over
-from bench.throttling.special import backlog, thirty
 from bench.throttling.strides import strides
 from lab.kafka import KafkaLab
 from lab.kraft import KraftLab
 from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
 
+# None: measured once. Its figures stay on the page, with the commit whose bench measured them.
+Part = Callable[[], list[Figure]] | None
+
 # The parts of `make bench` that measure usage rollups, in the order in which a rollup goes on.
 
 
-ROLLUPS: Mapping[str, Callable[[], list[Figure]]] = {
+ROLLUPS: Mapping[str, Part] = {
     "rollup-transport": rollup_transport,
     "rollup-fold": fold_figures,
     "rollup-ingest": ingest_figures,
     "rollup-cold": cold_figures,
     "rollup-growth": growth_figures,
     "rollup-executors": executor_figures,
-    "rollup-raw": raw_figures,
+    "rollup-raw": None,
     "rollup-size": size_figures,
     "rollup-kills": kill_figures,
 }
@@ -192,7 +191,7 @@ def _reaction() -> list[Figure]:
         return reaction(running, 10)
 
 
-SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
+SECTIONS: Mapping[str, Mapping[str, Part]] = {
     "From a resource to a quota": {
         "decide": decide_figures,
         "metadata": metadata_figures,
@@ -221,10 +220,14 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
     "Throttling": {
         "throttle-reaction-1s": slightly_over,
         "throttle-reaction-15s": far_over_rarely_read,
-        **QUOTA_WINDOWS,
+        "quota-window-2": None,
+        "quota-window-3": None,
+        "quota-window-4": None,
+        "quota-window-5": None,
+        "quota-window-11": None,
         "throttle-short-bursts": short_bursts,
-        "throttle-thirty": thirty,
-        "throttle-backlog": backlog,
+        "throttle-thirty": None,
+        "throttle-backlog": None,
         "throttle-strides": strides,
         "throttle-scenarios": scenario_figures,
         **EPISODES,
@@ -246,11 +249,11 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "doctor-kraft": kraft_doctor_figures,
     },
     "The console": {"console": console_figures},
-    "In a cluster": {"in-cluster": in_cluster},
+    "In a cluster": {"in-cluster": None},
     "Usage rollups": ROLLUPS,
 }
 PARTS: Mapping[str, Callable[[], list[Figure]]] = {
-    name: part for parts in SECTIONS.values() for name, part in parts.items()
+    name: part for parts in SECTIONS.values() for name, part in parts.items() if part is not None
 }
 
 

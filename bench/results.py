@@ -188,7 +188,8 @@ class Record:
     """The figures of one part, and when and on what machine they were taken.
 
     `load` is the machine's load average (1 min) just before; `stolen_percent` is how much of the
-    processors' time its host gave to others meanwhile (None = not noted).
+    processors' time its host gave to others meanwhile (None = not noted). `measured_by` is the
+    commit whose `bench` measured it, where today's no longer can ("" = it still can).
     """
 
     part: str
@@ -197,6 +198,7 @@ class Record:
     figures: list[Figure] = field(default_factory=list)
     stolen_percent: float | None = None
     machine: Mapping[str, str] = field(default_factory=dict)
+    measured_by: str = ""
 
     @classmethod
     def begin(cls, part: str) -> Self:
@@ -278,7 +280,8 @@ Written by `make bench`; each part also runs alone (`python -m bench cold-5000`;
 brokers with ZooKeeper on loopback, a real Kubernetes API server, the operator as a process of its own: all of them share one machine,
 where a real cluster has one for each; so does the real Prometheus that rollups read. Where a figure says Kafka 4.3.1, brokers have no ZooKeeper. Python's garbage collector is set as the operator
 sets it. `load` is the load average of the minute before the part began, `taken` the share of the processors' time that the host of this
-virtual machine gave to others meanwhile, `on` the machine.
+virtual machine gave to others meanwhile, `on` the machine. Where a note ends with "bench of" a commit, that part was measured once and can
+only be measured with the `bench/` of that commit (`git worktree add ../bench-then COMMIT`).
 
 {_machines(letters)}
 
@@ -307,7 +310,7 @@ def _section(title: str, records: Sequence[Record], letters: Mapping[Machine, st
     rows = "\n".join(
         f"{figure.row()} {record.day} | {_surroundings(record)} | {letters[_machine(record)]} |"
         for record in records
-        for figure in record.figures
+        for figure in with_note(record.figures, _measured_then(record))
     )
     return f"""## {title}
 
@@ -315,6 +318,10 @@ def _section(title: str, records: Sequence[Record], letters: Mapping[Machine, st
 |---|---|---|---|---|---|---|---|---|
 {rows}
 """
+
+
+def _measured_then(record: Record) -> str:
+    return f"bench of {record.measured_by}" if record.measured_by else ""
 
 
 def _surroundings(record: Record) -> str:

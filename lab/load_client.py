@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from lab.kafka import login_settings
+from lab.kafka_admin import login_settings
 from lab.load import LoadPlan, Meter, Pacing, refuse_foreign_addresses
 
 _CONNECT_TIMEOUT_SECONDS = 20

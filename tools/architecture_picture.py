@@ -15,9 +15,9 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 
-from tools.generate import write_or_check
 from tools.house import PRODUCT, ROOT, product_graph
 from tools.import_graph import ImportGraph, circles, component_order
+from tools.write_or_check import write_or_check
 
 PAGE, PICTURE = Path("docs/architecture.md"), Path("docs/imports.svg")
 PACKAGES = {Path(place).name: place for place in PRODUCT}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import indent
 
-from tools.generate import write_or_check
+from tools.write_or_check import write_or_check
 
 FOLDER = Path("deploy/argocd")
 CUSTOMIZATIONS = FOLDER / "resource_customizations"

@@ -234,29 +234,31 @@ _NAMED: Final = "{{policy_namespace}}/{{policy}}"
 def operators() -> dashboard.Dashboard:
     """What the person on call asks of all policies: who is over, who gives, is anything missing."""
     made = _dashboard(
-        "tidegate", "Tidegate", "Brokers against their limits, who gives, and whether all is known."
+        "tidegate",
+        "Tidegate",
+        "Brokers and their limits, who is throttled, and whether everything is known.",
     )
     levels, phases = list(LevelState), list(Phase)
     made.with_row(dashboard.Row("Now"))
     for panel in (
         number(
             "Brokers over their limits",
-            "Of all chosen policies.",
+            "In all selected policies.",
             f"sum({of('broker_over_limit', 'broker')}) or vector(0)",
         ),
         number(
             "Levels below their contracts",
-            "Levels that are throttled, or on their way back.",
+            "Levels that are throttled, or returning to their contracts.",
             f"sum({of('tier_state', 'level, state', more=_BELOW)}) or vector(0)",
         ),
         number(
             "Members not at their contracts",
-            "Throttled, stepping, held, contended or not found; 500 of a policy at most.",
+            "Throttled, stepping, held, contended or not found; at most 500 per policy.",
             f"count({of('member_state', 'tier, member')}) or vector(0)",
         ),
         number(
             "Quotas not at their targets",
-            "What is on its way, or cannot be written.",
+            "Quotas that are being changed, or cannot be written.",
             f"sum({of('quotas_managed')} - {of('quotas_in_sync')}) or vector(0)",
         ),
         number(
@@ -266,7 +268,7 @@ def operators() -> dashboard.Dashboard:
         ),
         number(
             "Oldest pass",
-            "Seconds since the last control pass of the policy that waits longest.",
+            "Seconds since the last control pass, for the policy that has waited longest.",
             f"max(time() - {of('last_pass_timestamp_seconds')})",
             bad=60,
             unit=_SECONDS,
@@ -280,7 +282,7 @@ def operators() -> dashboard.Dashboard:
     for each in (
         lines(
             "Brokers against their limits",
-            "What each NIC carries, as a share of its limit. A gap is a broker without a reading.",
+            "Each NIC's load as a share of its limit. A gap means that a broker has no reading.",
             (share, "broker {{broker}} {{direction}}"),
             unit=_SHARE,
             limit=1,
@@ -288,33 +290,33 @@ def operators() -> dashboard.Dashboard:
         ),
         lines(
             "Seconds over the limit",
-            "Per second: 1 is all the time.",
+            "Per second: 1 means all the time.",
             (counted("broker_over_limit_seconds_total", place), "broker {{broker}} {{direction}}"),
             unit=_SHARE,
             width=8,
         ),
         timeline(
             "Over its limit",
-            "As the operator counts it: also while the load swings around the limit.",
+            "As the operator counts it, also while the load swings around the limit.",
             (of("broker_over_limit", "broker"), "broker {{broker}}"),
             [("within", _GREEN), ("over", _RED)],
         ),
     ):
         made.with_panel(each)
-    made.with_row(dashboard.Row("Who gives"))
+    made.with_row(dashboard.Row("Who is throttled"))
     contract = of("member_target_bytes_per_second", "tier, member, direction")
     held = f"and on ({_OF_POLICY}, tier, member) {of('member_state', 'tier, member')}"
     for one in (
         timeline(
             "Levels",
-            "L3 gives first, L0 never.",
+            "L3 is throttled first, L0 never.",
             (states("tier_state", "level", "state", levels, picked=_PICKED), "{{level}}"),
             _state_words(levels),
         ),
         timeline(
             "Throttle",
-            "Exhausted: everybody is at the lowest rate. Unhelpable: L0, replication or clients "
-            "in no tier fill the NIC. Held: an input is missing.",
+            "Exhausted: all members are at their lowest rates. Unhelpable: L0, replication or "
+            "clients without a tier use the NIC. Held: an input is missing.",
             (
                 states("throttle_phase", "direction", "phase", phases, picked=_PICKED),
                 "{{direction}}",
@@ -323,8 +325,8 @@ def operators() -> dashboard.Dashboard:
         ),
         rows(
             "Below the contract",
-            "Members that are not at their contracts now: what they move over all brokers, their "
-            "quota on each broker, and their contract.",
+            "Members that are not at their contracts: their rate over all brokers, their quota "
+            "on each broker, and their contract.",
             (
                 (of("member_bytes_per_second", "tier, member, direction"), "Moves", _RATE),
                 (
@@ -337,14 +339,14 @@ def operators() -> dashboard.Dashboard:
         ),
         lines(
             "Held back",
-            "Estimate: what throttled clients did not send, against their rate before.",
+            "Estimate: bytes that throttled clients did not send, compared with their rate before.",
             (counted("deferred_bytes_total", "level"), "{{level}}"),
             unit=_RATE,
             width=8,
         ),
         lines(
             "Mutes",
-            "Predicted: what the last cuts may cause. Observed: Kafka's own throttle time.",
+            "Predicted: what the last throttles may cause. Observed: Kafka's own throttle time.",
             (of("predicted_mute_seconds", "level"), "{{level}} predicted"),
             (of("observed_mute_seconds", "level"), "{{level}} observed"),
             unit=_SECONDS,
@@ -362,7 +364,7 @@ def operators() -> dashboard.Dashboard:
         ),
     ):
         made.with_panel(one)
-    made.with_row(dashboard.Row("Is everything known"))
+    made.with_row(dashboard.Row("Is everything known?"))
     for shown in (
         lines(
             "Age of the inputs",
@@ -373,7 +375,7 @@ def operators() -> dashboard.Dashboard:
         ),
         lines(
             "Age of each broker's reading",
-            "A broker without a fresh reading is unknown, and nothing is lowered or raised for it.",
+            "A broker without a fresh reading is Unknown; no quota is lowered or raised for it.",
             (
                 f"time() - {of('broker_reading_timestamp_seconds', place)}",
                 "broker {{broker}} {{direction}}",
@@ -397,7 +399,8 @@ def operators() -> dashboard.Dashboard:
     for quota in (
         lines(
             "Quotas",
-            "Managed, at their targets, and left alone because another writer keeps changing them.",
+            "Managed quotas, those at their targets, and those left alone because another "
+            "writer keeps changing them.",
             (of("quotas_managed"), f"{_NAMED} managed"),
             (of("quotas_in_sync"), f"{_NAMED} at the target"),
             (of("quotas_contended"), f"{_NAMED} contended"),
@@ -405,14 +408,14 @@ def operators() -> dashboard.Dashboard:
         ),
         lines(
             "Quota writes",
-            "By why they were made.",
+            "By reason.",
             (counted("quota_writes_total", "reason"), "{{reason}}"),
             unit="ops",
             width=8,
         ),
         lines(
             "Write budget",
-            "Used of what is allowed in a period, and writes that wait for room.",
+            "Changes used and allowed per period, and writes waiting for the budget.",
             (f"{of('write_budget_used')} / {of('write_budget_limit')}", f"{_NAMED} used"),
             (of("writes_deferred"), f"{_NAMED} waiting"),
             limit=1,
@@ -420,14 +423,14 @@ def operators() -> dashboard.Dashboard:
         ),
         lines(
             "Leader skew",
-            "Most leaders on one broker over the mean; 1 is even. The ten largest.",
+            "Most leaders on one broker divided by the mean; 1 is even. The ten largest.",
             (f"topk(10, {of('member_leader_skew_ratio', 'tier, member')})", "{{tier}}/{{member}}"),
             limit=2,
             width=12,
         ),
         lines(
             "Overrides end in",
-            "Then their members go back to what their tiers declare.",
+            "Their members then return to what their tiers declare.",
             (f"{of('override_expires_timestamp_seconds', 'override')} - time()", "{{override}}"),
             unit=_SECONDS,
             width=12,
@@ -437,8 +440,8 @@ def operators() -> dashboard.Dashboard:
     made.with_row(dashboard.Row("Usage and the process"))
     for last in (
         lines(
-            "Usage tables lack nothing until",
-            "How long ago that is, and how many windows wait or failed.",
+            "Usage tables are complete until",
+            "How long ago that is, and how many windows are waiting or have failed.",
             (
                 f"time() - {of('rollup_published_until_timestamp_seconds')}",
                 f"{_NAMED} seconds behind",
@@ -449,7 +452,7 @@ def operators() -> dashboard.Dashboard:
         ),
         lines(
             "Control passes",
-            "95 of 100 took no longer.",
+            "95th percentile.",
             (
                 "histogram_quantile(0.95, sum by (policy_namespace, policy, le) "
                 f"(rate(tidegate_pass_duration_seconds_bucket{{{_PICKED}}}[$__rate_interval])))",
@@ -477,7 +480,9 @@ _OF_MEMBER: Final = "tier, member"
 def tenants() -> dashboard.Dashboard:
     """What the owner of a tier asks: my rate, my contract, was I throttled."""
     made = _dashboard(
-        "tidegate-tenant", "Tidegate: my contracts", "My rate, my contract, was I throttled."
+        "tidegate-tenant",
+        "Tidegate: my contracts",
+        "My rate, my contract, and whether I was throttled.",
     )
     anchor = "tidegate_member_quota_bytes_per_second"
     made.with_variable(_variable("tier", "Tier", f"label_values({anchor}{{{_PICKED}}}, tier)"))
@@ -495,13 +500,14 @@ def tenants() -> dashboard.Dashboard:
     for panel in (
         number(
             "Throttled now",
-            "How many of my members have less than their contracts, for a broker over its limit.",
+            "How many of my members have less than their contracts because a broker is over its "
+            "limit.",
             f"count({mine('member_state', more=_THROTTLED)}) or vector(0)",
             width=6,
         ),
         number(
-            "Least share of a contract",
-            "The lowest quota of any of my members, against what it should have.",
+            "Lowest share of a contract",
+            "The lowest quota of any of my members, compared with its contract.",
             f"min({quota} / {target})",
             bad=None,
             unit=_SHARE,
@@ -509,7 +515,7 @@ def tenants() -> dashboard.Dashboard:
         ),
         number(
             "Throttled for",
-            "The longest of my members that are throttled now, since it was at its contract.",
+            "The longest time that a member which is throttled now has been below its contract.",
             f"max({mine('member_throttle_seconds_total')}) or vector(0)",
             bad=None,
             unit=_SECONDS,
@@ -517,7 +523,7 @@ def tenants() -> dashboard.Dashboard:
         ),
         number(
             "Brokers over their limits",
-            "Of the whole policy: for these somebody gives.",
+            "In the whole policy: the reason for throttling.",
             f"sum({of('broker_over_limit', 'broker')}) or vector(0)",
             width=6,
         ),
@@ -528,17 +534,17 @@ def tenants() -> dashboard.Dashboard:
     )
     made.with_panel(
         timeline(
-            "Was I throttled",
+            "Was I throttled?",
             "Red: below the contract, because a broker was over its limit.",
             (throttled, name),
-            [("at the contract", _GREEN), ("throttled", _RED)],
+            [("at the contracted rate", _GREEN), ("throttled", _RED)],
         )
     )
     made.with_panel(
         lines(
             "My quota on each broker",
-            "What each broker lets me move, and my contract on each. A broker slows down what "
-            "is above it; nothing is lost.",
+            "My quota and my contract on each broker. A broker slows clients down above the "
+            "quota; nothing is lost.",
             (quota, f"{name} {{{{direction}}}} quota"),
             (target, f"{name} {{{{direction}}}} contract"),
             unit=_RATE,
@@ -546,9 +552,8 @@ def tenants() -> dashboard.Dashboard:
     )
     made.with_panel(
         lines(
-            "My rate while I am not at my contract",
-            "Over all brokers. There are such series only then; otherwise look at Kafka's own "
-            "metrics.",
+            "My rate while I am below my contract",
+            "Over all brokers. These series exist only then; otherwise see Kafka's own metrics.",
             (mine("member_bytes_per_second", "direction"), f"{name} {{{{direction}}}}"),
             unit=_RATE,
         )
@@ -556,8 +561,8 @@ def tenants() -> dashboard.Dashboard:
     made.with_panel(
         lines(
             "My leaders",
-            "Most leaders on one broker over the mean; 1 is even. A contract by partition follows "
-            "leaders, so uneven ones make it uneven.",
+            "Most leaders on one broker divided by the mean; 1 is even. A contract per partition "
+            "follows leaders, so uneven leaders make it uneven.",
             (mine("member_leader_skew_ratio"), name),
             limit=2,
             width=24,

@@ -5,12 +5,11 @@ The pages come from the same models, commands and reasons that the program uses,
 differ from it. A file that is right already is not touched.
 """
 
-import argparse
 import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -29,6 +28,7 @@ from tidegate.simulation.outcome import outcome_of
 from tidegate.simulation.play import play
 from tidegate_logic.reasons import STALLED, Reason
 from tools.dashboards import DASHBOARDS, dashboard_json
+from tools.write_or_check import write_or_check
 
 # docs/resources.md: fields, types, bounds, meaning and rules, from the schema that the API server
 # enforces.
@@ -206,40 +206,6 @@ def chart_template(crd_yaml: str) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("{{", '{{ "{{" }}')
-
-
-def write_or_check(
-    files: Mapping[Path, str], *, command: str, arguments: Sequence[str] | None = None
-) -> int:
-    """Write each file's text, or with `--check` only compare; returns the exit code (1 = a file is
-    out of date).
-
-    `command` is how a person makes the files again; it is named in the message. A missing file
-    counts as out of date.
-    """
-    parser = argparse.ArgumentParser(
-        prog=command, description="Write what is generated from the code."
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if a file is out of date"
-    )
-    check_only = parser.parse_args(arguments).check
-    stale = [
-        path
-        for path, text in files.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path in stale:
-        if check_only:
-            print(
-                f"{path} is out of date with the code: run `{command}` and commit the result.",
-                file=sys.stderr,
-            )
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files[path], encoding="utf-8")
-        print(f"wrote {path}")
-    return 1 if stale and check_only else 0
 
 
 # docs/reasons.md: the table of every reason, from the enum in controller_logic/tidegate_logic/reasons.py.

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from lab.kubernetes.tools import Helm
-from tools.generate import write_or_check
+from tools.write_or_check import write_or_check
 
 FOLDER = Path("deploy/kustomize")
 CHART = Path("charts/tidegate")

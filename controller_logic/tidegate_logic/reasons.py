@@ -22,11 +22,11 @@ class Reason(StrEnum):
         return member
 
     # everything is as it should be
-    IN_SYNC = "InSync", "Every managed quota in Kafka is what it should be."
+    IN_SYNC = "InSync", "Every managed quota in Kafka has its decided value."
     CONTRACT = "Contract", "The quota is the contract, scaled by partition leaders."
     OBSERVING = (
         "Observing",
-        "mode is Observe: decisions are made and shown, nothing is written to Kafka.",
+        "mode is Observe: Tidegate decides and reports, and writes nothing to Kafka.",
     )
     WITHIN_CONTRACT = "WithinContract", "No tier is below its contract."
     METRICS_FRESH = "MetricsFresh", "The load of every live broker is known."
@@ -37,34 +37,37 @@ class Reason(StrEnum):
     ADOPTED = (
         "Adopted",
         (
-            "A quota that another writer had set was taken over; the ledger keeps its value, to "
-            "give it back."
+            "Tidegate took over a quota that another writer had set; the ledger keeps its value, "
+            "to restore it later."
         ),
     )
     CONTRACT_CHANGED = (
         "ContractChanged",
-        "The contract, the scaling or a default was edited, or an override began or ended.",
+        "The contract, the scaling or a default was edited, or an override started or ended.",
     )
     LEADERS_MOVED = (
         "LeadersMoved",
-        "Partition leaders moved, so the contract needs another number per broker.",
+        "Partition leaders moved, so the contract needs a different quota per broker.",
     )
     ADAPTED = (
         "Adapted",
-        "Scaling method Adaptive: measured rates ask for another number between Mean and Max.",
+        "Scaling method Adaptive: measured rates call for a different quota between Mean and Max.",
     )
-    STEPPING = "Stepping", "The quota goes down in safe steps, so that no client is muted for long."
+    STEPPING = (
+        "Stepping",
+        "The quota goes down in safe steps, so that no client is delayed for long.",
+    )
     BROKERS_NOTIFIED = (
         "BrokersNotified",
         (
-            "The quota is right in ZooKeeper, but it was not known that brokers had been notified "
-            "of it; they are notified once."
+            "The quota in ZooKeeper is right, but brokers may not have been notified of it; "
+            "Tidegate notifies them once."
         ),
     )
-    REPAIRED = "Repaired", "Another writer changed the quota; it was put back."
+    REPAIRED = "Repaired", "Another writer changed the quota; Tidegate reapplied it."
     GIVEN_BACK = (
         "GivenBack",
-        "The entity is no longer managed; what it had before Tidegate was put back.",
+        "The entity is no longer managed, and its quota from before Tidegate was restored.",
     )
 
     RESTORE_WAITS = (
@@ -77,7 +80,7 @@ class Reason(StrEnum):
 
     CLIENT_RATES_AWAITED = (
         "ClientRatesAwaited",
-        "A first quota waits for the first reading of what its clients send, 30 s at most.",
+        "A first quota waits up to 30 s for the first reading of its clients' rates.",
     )
 
     # why a byte rate is below its contract, or on its way back
@@ -85,41 +88,41 @@ class Reason(StrEnum):
         "Throttled",
         (
             "The quota is below the contract, because a broker is over its limit and this entity "
-            "moves its bytes."
+            "adds to its load."
         ),
     )
     RELAXING = (
         "Relaxing",
-        "The brokers are within their limits again; the quota goes up into measured headroom.",
+        "The brokers are within their limits again; the quota is raised into measured headroom.",
     )
     RELEASED = "Released", "The quota is exactly the contract again."
 
     # a human's decision that ends by itself
     OVERRIDDEN = (
         "Overridden",
-        "A QuotaOverride is in force for the member; it is never throttled meanwhile.",
+        "A QuotaOverride is in force for the member, which is not throttled while it lasts.",
     )
     OVERRIDE_EXPIRED = (
         "OverrideExpired",
-        "The override is over and changes nothing any more; it may be deleted.",
+        "The override has ended and changes nothing any more; you can delete it.",
     )
     OVERRULED = (
         "Overruled",
         (
-            "Another override for the same member goes before this one: one for the member itself, "
-            "or an older one."
+            "Another override for the same member takes precedence: one for the member itself, or "
+            "an older one."
         ),
     )
     NO_SUCH_MEMBER = (
         "NoSuchMember",
-        "No BusinessTier of the policy has a member as the override names it; it changes nothing.",
+        (
+            "No BusinessTier of the policy has the member that the override names, so it changes "
+            "nothing."
+        ),
     )
     OVERRIDE_UNFIT = (
         "OverrideUnfit",
-        (
-            "The override's rates cannot stand in place of the member's contract; it changes "
-            "nothing there."
-        ),
+        "The override's rates cannot replace the member's contract, so it changes nothing there.",
     )
 
     # what is seen of the brokers' load
@@ -137,11 +140,11 @@ class Reason(StrEnum):
         "Paused",
         "spec.suspend or the annotation tidegate.io/paused freezes everything as it is.",
     )
-    STARTING = "Starting", "First pass not finished yet."
+    STARTING = "Starting", "The first pass has not finished yet."
     LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
     NAMESPACES_UNREAD = (
         "NamespacesUnread",
-        "Labels of the tier's namespace are not known, nor whether the policy lets it in.",
+        "The labels of the tier's namespace are unknown, and so is whether the policy admits it.",
     )
     KUBERNETES_UNREACHABLE = (
         "KubernetesUnreachable",
@@ -157,41 +160,44 @@ class Reason(StrEnum):
     )
     PROMETHEUS_UNREACHABLE = (
         "PrometheusUnreachable",
-        "Prometheus did not answer; nothing is throttled further or given back on load.",
+        "Prometheus did not answer; nothing is throttled further or restored because of load.",
     )
     TOPOLOGY_INCOMPLETE = (
         "TopologyIncomplete",
-        "Leaders are not known in full; no quota is lowered on such knowledge.",
+        "Some leaders are unknown; no quota is lowered until they are known.",
     )
     CONTROLLER_ABSENT = (
         "ControllerAbsent",
-        "Kafka has no controller at the moment; nothing is written until it has one.",
+        "Kafka has no controller right now; nothing is written until it has one.",
     )
     WRONG_CLUSTER = (
         "WrongCluster",
         (
-            "Another Kafka cluster answers at this address, or two different ones do; nothing is "
-            "written."
+            "A different Kafka cluster answers at this address, or two different ones do; nothing "
+            "is written."
         ),
     )
     MIGRATION_PREPARED = (
         "MigrationPrepared",
-        "A move to KRaft has left its mark in ZooKeeper; once it runs, nothing is written.",
+        "A migration to KRaft has left its mark in ZooKeeper; nothing is written once it runs.",
     )
     QUOTAS_IGNORED = (
         "QuotasIgnored",
         (
-            "Brokers decide quotas by a plugin (client.quota.callback.class) and may ignore what "
-            "is written."
+            "A plugin on the brokers (client.quota.callback.class) decides quotas, and may ignore "
+            "what is written."
         ),
     )
     MIGRATION_RUNNING = (
         "MigrationRunning",
-        "Kafka moves to KRaft, or did while the ledger is in ZooKeeper; nothing is written.",
+        (
+            "Kafka is migrating to KRaft, or has migrated while the ledger is still in ZooKeeper; "
+            "nothing is written."
+        ),
     )
     LEDGER_MOVED = (
         "LedgerMoved",
-        "The ledger went from ZooKeeper to a topic, after Kafka moved to KRaft.",
+        "The ledger moved from ZooKeeper to a topic after Kafka migrated to KRaft.",
     )
     LEDGER_LOST = (
         "LedgerLost",
@@ -218,45 +224,48 @@ class Reason(StrEnum):
     )
     CLUSTER_ALREADY_MANAGED = (
         "ClusterAlreadyManaged",
-        "Another policy manages this Kafka cluster already.",
+        "Another policy already manages this Kafka cluster.",
     )
     CLAIMED_ELSEWHERE = (
         "ClaimedElsewhere",
         (
-            "Another policy of the same name, in another Kubernetes cluster or from before, or "
-            "another operator for this one, has the claim on this Kafka cluster; nothing is "
-            "written here."
+            "Another policy of the same name (in another Kubernetes cluster, or deleted and "
+            "created again) or another operator for this one holds the claim on this Kafka "
+            "cluster; nothing is written here."
         ),
     )
     RESYNCED = (
         "Resynced",
         (
-            "The annotation tidegate.io/resync asked to forget which entities are left alone, and "
-            "to compare every quota anew."
+            "The annotation tidegate.io/resync asked Tidegate to forget which entities are left "
+            "alone, and to compare every quota again."
         ),
     )
     CLAIM_TAKEN_OVER = (
         "ClaimTakenOver",
         (
-            "The claim on the Kafka cluster was another policy's of the same name, which the "
-            "annotation tidegate.io/replace-claim names; now it is this one's."
+            "The claim on the Kafka cluster belonged to another policy of the same name, which "
+            "the annotation tidegate.io/replace-claim names; now it belongs to this one."
         ),
     )
     REMOVAL_HELD = (
         "RemovalHeld",
         (
-            "More quotas would be given back within a quarter of an hour than the policy allows "
+            "More quotas would be restored within a quarter of an hour than the policy allows "
             "without confirmation."
         ),
     )
     WRITE_BUDGET_SPENT = (
         "WriteBudgetSpent",
-        "The write budget is spent for now; the rest follows later.",
+        "The write budget is used up for now; the rest follows later.",
     )
     NOT_LEADER = "NotLeader", "Another replica of the operator holds this policy's Lease."
     STALE_DATA = (
         "StaleData",
-        "A broker's NIC reports nothing usable: nothing is raised on it, and it justifies no cut.",
+        (
+            "A broker's NIC has no usable reading: nothing is raised on it, and nothing is "
+            "throttled for it."
+        ),
     )
     RELEASED_UNMEASURED = (
         "ReleasedUnmeasured",
@@ -267,26 +276,29 @@ class Reason(StrEnum):
     )
     CLIENT_RATES_UNKNOWN = (
         "ClientRatesUnknown",
-        "A broker over its limit reports no client rates; the lowest tier goes down step by step.",
+        (
+            "A broker over its limit reports no client rates, so the lowest tier is lowered step "
+            "by step."
+        ),
     )
     REPLICATION_IDLE = (
         "ReplicationIdle",
-        "No replica is being filled, and no replication throttle of Tidegate is set.",
+        "No replica is being filled, and Tidegate sets no replication throttle.",
     )
     REPLICATION_THROTTLED = (
         "ReplicationThrottled",
-        "Replicas are being filled, within the rates that the policy gives them.",
+        "Replicas are being filled, within the rates that the policy allows.",
     )
     REPLICATION_RELEASED = (
         "ReplicationReleased",
-        "Nothing is being filled any more; lists and rates of Tidegate are taken away.",
+        "No replica is being filled any more; Tidegate's lists and rates are removed.",
     )
     REASSIGNMENT_STALLS = (
         "ReassignmentStalls",
         (
-            "The rate leaves the replicas that are being filled no more than their partitions "
-            "receive, so they never catch up; Kafka counts replicas in sync in it too. Raise "
-            "rate.min or rate.max, or move them when less is produced."
+            "The rate leaves the replicas being filled no more than their partitions receive, so "
+            "they never catch up; Kafka counts in-sync replicas in it, too. Raise rate.min or "
+            "rate.max, or move them when less is produced."
         ),
     )
     REPLICATION_BY_OTHERS = (
@@ -299,48 +311,51 @@ class Reason(StrEnum):
     REPLICATION_LEFTOVER = (
         "ReplicationLeftover",
         (
-            "A replication throttle was left behind by a tool and would slow the next recovery; "
-            "cleanUpLeftovers removes such."
+            "Another tool left a replication throttle behind that would slow the next recovery; "
+            "cleanUpLeftovers removes these."
         ),
     )
     LEFTOVER_REMOVED = (
         "LeftoverRemoved",
-        "Replication throttles that a tool had left behind were removed.",
+        "Replication throttles that another tool had left behind were removed.",
     )
     REPLICATION_INCOMPLETE = (
         "ReplicationIncomplete",
-        "A replication throttle could not be set or taken away; it is tried again.",
+        "A replication throttle could not be set or removed; it is retried.",
     )
     QUOTA_CANNOT_HELP = (
         "QuotaCannotHelp",
         (
-            "A broker is over its limit by traffic that no tier below L0 could give back; nothing "
-            "is cut for it."
+            "A broker is over its limit because of traffic that throttling tiers below L0 cannot "
+            "reduce; nothing is throttled for it."
         ),
     )
     QUOTA_EXHAUSTED = (
         "QuotaExhausted",
-        "Every tier below L0 gives what it can, and a broker is still over its limit.",
+        (
+            "Every tier below L0 is throttled as far as it may be, and a broker is still over its "
+            "limit."
+        ),
     )
     NO_THROTTLED_RATE = (
         "NoThrottledRate",
         (
-            "The tier gives no throttled rate in the form of the member's contract; it is never "
-            "throttled."
+            "The tier has no throttled rate in the form of the member's contract, so the member "
+            "is never throttled."
         ),
     )
     FLOOR_RAISED = (
         "FloorRaised",
         (
-            "Clients would break at the tier's throttled rate, so the entity is throttled to a "
+            "Clients would fail at the tier's throttled rate, so the entity is throttled to a "
             "higher one."
         ),
     )
     POOR_FIT = (
         "PoorFit",
         (
-            "A cut takes more from brokers that are well than from those over their limits; moving "
-            "leaders would fit better."
+            "A throttle takes more from brokers within their limits than from those over them; "
+            "moving leaders would fit better."
         ),
     )
     MINIMUM_CHANGE = (
@@ -351,22 +366,22 @@ class Reason(StrEnum):
     # what usage tables say of a contract
     RECOMMENDED = (
         "Recommended",
-        "Usage asks for another contract; it is shown, and changes nothing.",
+        "Usage calls for a different contract; this is shown, and changes nothing.",
     )
     RECOMMENDATION_APPLIED = (
         "RecommendationApplied",
         (
-            "A contract recommended from usage stands in place of the declared one, within the "
-            "bound that the policy gives."
+            "A contract recommended from usage replaces the declared one, within the bound that "
+            "the policy sets."
         ),
     )
     CONTRACT_FITS = (
         "ContractFits",
-        "Usage asks for no other contract, or for one that differs by less than a tenth.",
+        "Usage calls for no different contract, or for one that differs by less than a tenth.",
     )
     SHARE_SPENT = (
         "ShareSpent",
-        "Usage asks for more, but the tier's share of the brokers' limits is spent.",
+        "Usage calls for more, but the tier's share of the brokers' limits is used up.",
     )
     USAGE_UNKNOWN = (
         "UsageUnknown",
@@ -378,30 +393,36 @@ class Reason(StrEnum):
     )
     USAGE_THROTTLED = (
         "UsageThrottled",
-        "The member was throttled for most of the window: what it moved is not what it needs.",
+        (
+            "The member was throttled for most of the window: what it transferred is not what it "
+            "needs."
+        ),
     )
     UNUSED = (
         "Unused",
-        "The member moved nothing in 99 % of the window, which says nothing of what it needs.",
+        (
+            "The member transferred nothing in 99 % of the window, which says nothing about what "
+            "it needs."
+        ),
     )
 
     # how usage rollups are getting on
     ROLLUPS_PUBLISHED = "RollupsPublished", "All completed windows are in the usage tables."
     ROLLUPS_BEHIND = (
         "RollupsBehind",
-        "Windows that are over wait for their rollup Job; one runs at a time, the oldest first.",
+        "Windows that have ended wait for their rollup Job; one runs at a time, the oldest first.",
     )
     ROLLUP_FAILED = (
         "RollupFailed",
-        "A rollup Job failed; other windows go on, and this one is tried again.",
+        "A rollup Job failed; other windows continue, and this one is retried.",
     )
     ROLLUPS_NOT_OFFERED = (
         "RollupsNotOffered",
-        "The operator was started without an image for rollup Jobs, so it makes none.",
+        "The operator was started without an image for rollup Jobs, so it creates none.",
     )
     ROLLUPS_UNSEEN = (
         "RollupsUnseen",
-        "The Jobs of the policy, or what they tell, could not be read of late.",
+        "The policy's Jobs, or their results, could not be read recently.",
     )
     CLAIM_NOT_ALLOWED = (
         "ClaimNotAllowed",
@@ -410,31 +431,28 @@ class Reason(StrEnum):
     ROLLUPS_NOT_WANTED = "RollupsNotWanted", "The policy asks for no usage rollups."
     ROLLUP_RESULT_UNUSABLE = (
         "RollupResultUnusable",
-        (
-            "What the rollup Jobs wrote down is not theirs, or has a form that this version does "
-            "not read."
-        ),
+        "The result of a rollup Job is not from it, or has a form that this version cannot read.",
     )
     ROLLUP_RESULT_STALE = (
         "RollupResultStale",
-        "What the rollup Jobs wrote down is too old; contracts are as declared.",
+        "The results of the rollup Jobs are too old; contracts are as declared.",
     )
 
     CATALOG_BEHIND = (
         "CatalogBehind",
-        "Usage is published, and the Iceberg catalog could not be brought up to it.",
+        "Usage is published, but the Iceberg catalog could not be updated.",
     )
 
     # one object or entity only
-    POLICY_NOT_FOUND = "PolicyNotFound", "The policy this object refers to does not exist yet."
+    POLICY_NOT_FOUND = "PolicyNotFound", "The policy that this object refers to does not exist yet."
     TOPIC_NOT_FOUND = "TopicNotFound", "A topic of the member does not exist."
     FOREIGN_CONTENT = (
         "ForeignContent",
-        "The entity's znode holds something that cannot be read safely; it is not touched.",
+        "The entity's znode cannot be read safely; Tidegate does not touch it.",
     )
     CONTENDED = (
         "Contended",
-        "Another writer keeps changing the entity; it is left alone for 8 minutes at most.",
+        "Another writer keeps changing the entity; it is left alone for at most 8 minutes.",
     )
     OVERLAPPING = (
         "Overlapping",
@@ -442,7 +460,7 @@ class Reason(StrEnum):
     )
     TIER_NOT_ALLOWED = (
         "TierNotAllowed",
-        "The policy's spec.allowedTiers does not let in tiers of this namespace.",
+        "The policy's spec.allowedTiers does not admit tiers in this namespace.",
     )
     ENTITY_NOT_ALLOWED = (
         "EntityNotAllowed",
@@ -450,13 +468,16 @@ class Reason(StrEnum):
     )
     OWNED_BY_STRIMZI = (
         "OwnedByStrimzi",
-        "A KafkaUser declares the quotas of the user, so they are Strimzi's and never written.",
+        (
+            "A KafkaUser declares the user's quotas, so they are Strimzi's and Tidegate never "
+            "writes them."
+        ),
     )
     KAFKA_USERS_UNREAD = (
         "KafkaUsersUnread",
         "Strimzi's KafkaUsers, one of which may declare the quota, could not be read.",
     )
-    HIGH_SKEW = "HighSkew", "Leaders are so uneven that one number per broker fits badly."
+    HIGH_SKEW = "HighSkew", "Leaders are so uneven that one quota for all brokers fits badly."
     INVALID_SPEC = (
         "InvalidSpec",
         "The object contradicts itself or asks for something this version does not offer.",
@@ -471,22 +492,25 @@ class Reason(StrEnum):
     )
     HOST_NOT_ALLOWED = (
         "HostNotAllowed",
-        "The policy names a host that is not on the operator's list of allowed ones.",
+        "The policy names a host that is not on the operator's list of allowed hosts.",
     )
-    INSECURE_LOGIN = "InsecureLogin", "A login would go to Prometheus over plain http."
+    INSECURE_LOGIN = "InsecureLogin", "A login would be sent to Prometheus over plain http."
     NOT_AUTHORIZED = (
         "NotAuthorized",
         "ZooKeeper, Kafka, Kubernetes or Prometheus refused the operator's identity.",
     )
-    CONFLICT = "Conflict", "Another writer wrote at the same moment; read again and retried."
+    CONFLICT = (
+        "Conflict",
+        "Another writer wrote at the same moment; Tidegate read again and retried.",
+    )
     OUTCOME_UNKNOWN = (
         "OutcomeUnknown",
-        "The connection broke during a write; it is read back before anything else.",
+        "The connection broke during a write; the value is read back before anything else.",
     )
-    METRICS_MISSING = "MetricsMissing", "A live broker has no reading, so its load is not known."
+    METRICS_MISSING = "MetricsMissing", "A live broker has no reading, so its load is unknown."
     CRDS_MISSING = (
         "CustomResourcesMissing",
-        "The API server does not serve Tidegate's kinds; the CRDs are not installed.",
+        "The API server does not serve Tidegate's kinds: the CRDs are not installed.",
     )
     MUTE_OUTLASTS_REQUESTS = (
         "MuteOutlastsRequests",
@@ -494,11 +518,14 @@ class Reason(StrEnum):
     )
     QUOTA_WINDOW_DIFFERS = (
         "QuotaWindowDiffers",
-        "A broker's quota window is not the one in the policy, so mutes are predicted wrongly.",
+        (
+            "A broker's quota window differs from the policy's, so throttle delays are predicted "
+            "wrongly."
+        ),
     )
     CLOCKS_DIFFER = (
         "ClocksDiffer",
-        "Clocks are more than 5 s apart, so the age of a reading is not known.",
+        "Clocks differ by more than 5 s, so the age of a reading is unknown.",
     )
     METRICS_STALE = (
         "MetricsStale",
@@ -506,93 +533,84 @@ class Reason(StrEnum):
     )
     METRICS_INCOMPLETE = (
         "MetricsIncomplete",
-        (
-            "Prometheus answered in part, too much, or with something that is no samples; the "
-            "answer is not used."
-        ),
+        "Prometheus answered in part, too much, or not with samples; the answer is not used.",
     )
     METRICS_AMBIGUOUS = (
         "MetricsAmbiguous",
         (
-            "Series that do not tell whose they are, or two that tell of the same at once; they "
-            "are not used."
+            "Some series do not say which broker or client they belong to, or two describe the "
+            "same one; they are not used."
         ),
     )
     INTERFACES_UNCLEAR = (
         "InterfacesUnclear",
         (
-            "Which interfaces of a broker have a cable is not known, or some came or went a moment "
-            "ago; its load is not used."
+            "It is unknown which interfaces of a broker are physical, or some came or went a "
+            "moment ago; its load is not used."
         ),
     )
     SOURCE_CHANGED = (
         "SourceChanged",
         (
-            "A broker's readings come from another exporter, and nothing shows that it is the same "
-            "broker; they are not used."
+            "A broker's readings come from a different exporter, and nothing shows that it is the "
+            "same broker; they are not used."
         ),
     )
     METRICS_UNREADABLE = (
         "MetricsUnreadable",
-        "Samples that cannot be an amount (NaN, infinite, negative); they are not used.",
+        "Some samples cannot be an amount (NaN, infinite, negative); they are not used.",
     )
     METRICS_QUERY_REFUSED = (
         "MetricsQueryRefused",
-        "Prometheus cannot carry out a query; what it was to tell is not known.",
+        "Prometheus rejected a query, so what it would have shown is unknown.",
     )
     CLIENTS_NOT_METERED = (
         "ClientsNotMetered",
         (
-            "A broker, or every one, reports no rates of users: none use it, no quota makes it "
-            "meter them, or its exporter lacks the rules."
+            "A broker, or every broker, reports no client rates: nobody uses it, no quota makes "
+            "it meter users, or its exporter lacks the rules."
         ),
     )
     CLIENTS_NOT_NAMED = (
         "ClientsNotNamed",
         (
-            "Series of clients whose labels do not hold the user and client id as Kafka spells "
-            "them, mostly by the order of the exporter's rules; they are not used."
+            "The labels of some client series do not hold the user and client id as Kafka spells "
+            "them, mostly because of the order of the exporter's rules; they are not used."
         ),
     )
     METERING_WITHHELD = (
         "MeteringWithheld",
         (
             "defaults.metering writes nothing: a quota for Kafka's default user would replace or "
-            "hide quotas that exist."
+            "hide existing quotas."
         ),
     )
     METRICS_NOT_WATCHED = (
         "MetricsNotWatched",
-        "The policy names no metrics, so no broker's load is read.",
+        "The policy has no metrics, so no broker's load is read.",
     )
     STORAGE_UNREACHABLE = (
         "StorageUnreachable",
-        (
-            "The storage of the usage tables did not answer, or is full; what is published there "
-            "stays."
-        ),
+        "The storage of the usage tables did not answer, or is full; published data stays.",
     )
     USAGE_DAMAGED = (
         "UsageDamaged",
         (
-            "A file of the usage tables does not hold what was written to it; it is neither "
+            "A file of the usage tables does not contain what was written to it; it is neither "
             "published nor shown."
         ),
     )
     USAGE_VERSION = (
         "UsageVersion",
-        (
-            "The usage tables were written by another version of Tidegate, which reads them "
-            "differently."
-        ),
+        "A different version of Tidegate wrote the usage tables and reads them differently.",
     )
     RESTORE_INCOMPLETE = (
         "RestoreIncomplete",
-        "Not everything could be given back before the policy was deleted.",
+        "Not every quota could be restored before the policy was deleted.",
     )
     INTERNAL_ERROR = (
         "InternalError",
-        "A bug in Tidegate; the pass was abandoned and nothing further was written.",
+        "A bug in Tidegate; the pass was aborted and nothing more was written.",
     )
 
 

@@ -29,7 +29,7 @@ from image import CONSOLE, OPERATOR, ROLLUP, Edition, packages
 from lab.errors import LabError, say
 from lab.image_archive import architecture
 from lab.kubernetes.tools import Helm
-from tools.release import files, oci, on_kind, plan, verify
+from tools.release import files, oci, plan, verify
 from tools.release.oci import Layout
 from tools.release.plan import Pushed, Tree
 from tools.release.registry import SigningKey, Skopeo, local_registry, logins
@@ -184,6 +184,8 @@ class Release:
 
     def install(self, local: str) -> Iterator[str]:
         """Install all on a kind cluster of the lab. Raises `LabError`."""
+        from tools.release import on_kind  # developers' packages, which publishing does without
+
         released = on_kind.Released(self.pushed[0], self.pushed[-1], self.out, local)
         yield from on_kind.installed(released, work=self._folder("on-kind"))
 

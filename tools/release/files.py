@@ -19,7 +19,6 @@ from typing import Any
 import yaml
 
 from image import packages
-from image.bill import write_bill
 from image.layers import BuiltImage, Edition, Layer, config
 from lab.errors import LabError
 from lab.image_archive import architecture, canonical, configuration, sha256
@@ -150,6 +149,8 @@ def platform_image(edition: Edition, machine: str, *, revision: str) -> Platform
 
 def write_bills(out: Path, edition: Edition, images: Iterable[PlatformLayers]) -> list[Path]:
     """A CycloneDX bill of materials for each processor. Raises `LabError`."""
+    from image.bill import write_bill  # developers' packages, which publishing does without
+
     bills = []
     for layers, image in images:
         digests = [digest for _, digest in image.layers]

@@ -11,7 +11,8 @@ from itertools import islice
 from typing import TypeVar
 
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
-from tidegate.prometheus.client import MEANWHILE, PrometheusClient, TooLarge, TooSlow
+from tidegate.prometheus.client import MEANWHILE, PrometheusClient
+from tidegate.prometheus.http import TooLarge, TooSlow
 from tidegate.prometheus.queries import narrowed, over_last, these_brokers
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BrokerInstances, BrokerLabel
@@ -174,7 +175,7 @@ class Asking:
     def _no_time_left(self) -> str:
         return (
             f"A reading may last {self._reading_seconds:g} s, and no time was left for them. "
-            f"{MEANWHILE} Look at Prometheus' load."
+            f"{MEANWHILE} Check Prometheus's load."
         )
 
     def _note(self, reason: Reason, message: str, part: Group | None) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidegate.errors import Incomplete, InvalidResource
-from tidegate.prometheus.client import PrometheusClient, TooLarge, TooSlow
+from tidegate.prometheus.client import PrometheusClient
+from tidegate.prometheus.http import TooLarge, TooSlow
 from tidegate.prometheus.kafka_clients import EntityNames, entity_of, without_client
 from tidegate.prometheus.nics import without_broker
 from tidegate.prometheus.queries import (

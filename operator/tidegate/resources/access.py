@@ -61,12 +61,12 @@ class AllowedEntities(SchemaModel):
 
     users: Patterns | None = Field(
         default=None,
-        description="Users that members may have, alone or with a client id: such a quota reaches "
-        "clients of that user only. Unset means none.",
+        description="Users that members may name, alone or with a client id. Such a quota "
+        "affects clients of that user only. Unset means none.",
     )
     client_ids: Patterns | None = Field(
         default=None,
-        description="Client ids that members without a user may have: such a quota reaches "
+        description="Client ids that members without a user may name. Such a quota affects "
         "clients of every user. Unset means none.",
     )
     namespaces: (
@@ -77,8 +77,8 @@ class AllowedEntities(SchemaModel):
         | None
     ) = Field(
         default=None,
-        description="Only tiers of these namespaces. Unset means tiers of every namespace that "
-        "allowedTiers lets in.",
+        description="The rule applies only to tiers in these namespaces. Unset means tiers in "
+        "every namespace that allowedTiers admits.",
     )
 
     rules = (
@@ -95,11 +95,11 @@ class LabelExpression(SchemaModel):
     """One requirement of a label selector."""
 
     key: Annotated[str, Field(min_length=1, max_length=317)] = Field(
-        description="Name of the label."
+        description="The label's name."
     )
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
-        description="In, NotIn: whether its value is among values. Exists, DoesNotExist: whether "
-        "there is such a label."
+        description="In, NotIn: whether the label's value is among values. Exists, "
+        "DoesNotExist: whether the label is there."
     )
     values: tuple[Annotated[str, Field(max_length=63)], ...] | None = Field(
         default=None,
@@ -132,11 +132,11 @@ class LabelSelector(SchemaModel):
     match_labels: (
         Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=MAX_NAMESPACES)]
         | None
-    ) = Field(default=None, description="Labels with exactly these values.")
+    ) = Field(default=None, description="Labels that must have exactly these values.")
     match_expressions: tuple[LabelExpression, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Further requirements; all must hold.",
+        description="More requirements; all of them must hold.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -152,13 +152,13 @@ class AllowedTiers(SchemaModel):
 
     namespaces: Literal["Same", "Selector"] = Field(
         default="Same",
-        description="Same: in the policy's own only. Selector: also in those whose labels selector "
-        "matches. Unset means Same.",
+        description="Same: only in the policy's own namespace. Selector: also in namespaces "
+        "whose labels match selector. Unset means Same.",
     )
     selector: LabelSelector | None = Field(
         default=None,
-        description="Labels of the other namespaces, required with Selector. Every namespace has "
-        "the label kubernetes.io/metadata.name.",
+        description="Selects the other namespaces by label; required with Selector. Every "
+        "namespace has the label kubernetes.io/metadata.name.",
     )
 
     rules = (

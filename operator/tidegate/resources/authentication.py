@@ -54,8 +54,9 @@ class Tls(SchemaModel):
     trusted_certificates: tuple[TrustedCertificate, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Certificates that the server's may be signed by. Unset means the authorities "
-        "of the operator's own machine.",
+        description="Certificates of the authorities that the server's certificate must be "
+        "signed by. Unset means the certificate authorities of the operator's "
+        "machine.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -130,13 +131,11 @@ class KafkaAuthentication(SchemaModel):
     """Login to the brokers."""
 
     type: Literal["scram-sha-512", "scram-sha-256", "plain", "tls"] = Field(
-        description="How: by SASL with a user name and a password, or by a client certificate "
-        "alone (tls)."
+        description="Login method: SASL with a user name and a password, or a client "
+        "certificate alone (tls)."
     )
     username: Username | None = Field(default=None, description=_USERNAME)
-    password_secret: PasswordSecret | None = Field(
-        default=None, description="Password of the user."
-    )
+    password_secret: PasswordSecret | None = Field(default=None, description="The user's password.")
     certificate_and_key: CertificateAndKey | None = Field(default=None, description=_CERTIFICATE)
 
     rules = _login_rules(
@@ -148,13 +147,11 @@ class ZooKeeperAuthentication(SchemaModel):
     """Login to ZooKeeper, as the identity of the brokers where `zookeeper.set.acl` is on."""
 
     type: Literal["digest", "tls"] = Field(
-        description="How: by SASL DIGEST-MD5 with a user name and a password, or by a client "
-        "certificate alone (tls)."
+        description="Login method: SASL DIGEST-MD5 with a user name and a password, or a "
+        "client certificate alone (tls)."
     )
     username: Username | None = Field(default=None, description=_USERNAME)
-    password_secret: PasswordSecret | None = Field(
-        default=None, description="Password of the user."
-    )
+    password_secret: PasswordSecret | None = Field(default=None, description="The user's password.")
     certificate_and_key: CertificateAndKey | None = Field(default=None, description=_CERTIFICATE)
 
     rules = _login_rules(with_password=("digest",), without=("tls",))
@@ -164,14 +161,12 @@ class PrometheusAuthentication(SchemaModel):
     """Login to Prometheus."""
 
     type: Literal["basic", "bearer", "tls"] = Field(
-        description="How: with a user name and a password, with a bearer token, or by a client "
+        description="Login method: a user name and a password, a bearer token, or a client "
         "certificate alone (tls)."
     )
     username: Username | None = Field(default=None, description=_USERNAME)
-    password_secret: PasswordSecret | None = Field(
-        default=None, description="Password of the user."
-    )
-    token_secret: TokenSecret | None = Field(default=None, description="Token of type bearer.")
+    password_secret: PasswordSecret | None = Field(default=None, description="The user's password.")
+    token_secret: TokenSecret | None = Field(default=None, description="The bearer token.")
     certificate_and_key: CertificateAndKey | None = Field(default=None, description=_CERTIFICATE)
 
     rules = (

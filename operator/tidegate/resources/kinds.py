@@ -131,7 +131,7 @@ _AGE = Column(
     type="date",
 )
 _READY = Column(
-    name="Ready", json_path=_ready(), description="Whether everything is as the spec wants it."
+    name="Ready", json_path=_ready(), description="Whether the object's spec is fully in effect."
 )
 _REASON = Column(
     name="Reason", json_path=_ready("reason"), description="Why it is ready or not.", priority=1
@@ -155,8 +155,8 @@ POLICY = Kind(
         Column(
             name="Over",
             json_path=".status.summary.overShown",
-            description="Brokers over their limit; `?` for those whose load is not known, empty "
-            "while load is not watched.",
+            description="Brokers over their limit; `?` for those whose load is unknown. Empty "
+            "if load is not measured.",
         ),
         Column(
             name="Throttled",
@@ -167,13 +167,13 @@ POLICY = Kind(
         Column(
             name="Quotas",
             json_path=".status.quotas.managed",
-            description="Entities with a quota of ours.",
+            description="Entities with a quota that Tidegate manages.",
             type="integer",
         ),
         Column(
             name="InSync",
             json_path=".status.quotas.inSync",
-            description="Of those, entities whose quota is as it should be.",
+            description="How many of those quotas are as decided.",
             type="integer",
         ),
         Column(
@@ -244,19 +244,19 @@ OVERRIDE = Kind(
         Column(
             name="Policy",
             json_path=".spec.policyRef.name",
-            description="The policy that the override is about.",
+            description="The policy that the override belongs to.",
         ),
         Column(
             name="Target",
             json_path=".status.summary.target",
-            description="The member or the level that it is for.",
+            description="The member or level that it applies to.",
         ),
         Column(name="State", json_path=".status.state", description="Pending, Active or Expired."),
-        Column(name="Until", json_path=".spec.expiresAt", description="When it ends by itself."),
+        Column(name="Until", json_path=".spec.expiresAt", description="When it ends."),
         Column(
             name="Ready",
             json_path=_ready(),
-            description="Whether it is in force for everybody it names.",
+            description="Whether it is in force for every member that it names.",
         ),
         _REASON,
         _AGE,

@@ -41,15 +41,15 @@ class ZooKeeperConnection(SchemaModel):
 
     connect: ZooKeeperConnect = Field(
         description="The brokers' own zookeeper.connect: host:port pairs separated by commas, "
-        "then the chroot if they have one."
+        "followed by the chroot if there is one."
     )
     tls: Tls | None = Field(
         default=None,
-        description="TLS to ZooKeeper; connect names its secure port then. Unset means plain text.",
+        description="TLS to ZooKeeper; connect must name its secure port. Unset means plain text.",
     )
     authentication: ZooKeeperAuthentication | None = Field(
         default=None,
-        description="Login to ZooKeeper. New nodes copy the ACL of their parent. Unset means no "
+        description="Login to ZooKeeper. New nodes inherit their parent's ACL. Unset means no "
         "login.",
     )
 
@@ -66,12 +66,11 @@ class QuotaWindow(SchemaModel):
 
     samples: Annotated[int, Field(ge=1, le=600)] = Field(
         default=11,
-        description="The brokers' quota.window.num. Unset means 11, which is Kafka's default.",
+        description="The brokers' quota.window.num. Unset means 11, Kafka's default.",
     )
     sample_seconds: Annotated[int, Field(ge=1, le=600)] = Field(
         default=1,
-        description="The brokers' quota.window.size.seconds. Unset means 1, which is Kafka's "
-        "default.",
+        description="The brokers' quota.window.size.seconds. Unset means 1, Kafka's default.",
     )
 
 
@@ -79,12 +78,12 @@ class StrimziCluster(SchemaModel):
     """The Strimzi cluster that the Kafka cluster is, whose KafkaUsers may own quotas."""
 
     cluster: ObjectName = Field(
-        description="Name of the Kafka object of Strimzi: the label strimzi.io/cluster of its "
+        description="Name of Strimzi's Kafka object, as in the label strimzi.io/cluster of its "
         "KafkaUsers."
     )
     namespace: NamespaceName | None = Field(
         default=None,
-        description="Namespace of its KafkaUsers. Unset means the policy's own.",
+        description="Namespace of the KafkaUsers. Unset means the policy's own.",
     )
 
 
@@ -92,49 +91,49 @@ class KafkaCluster(SchemaModel):
     """One Kafka cluster: where leaders are read and where quotas are written."""
 
     bootstrap_servers: BootstrapServers = Field(
-        description="Brokers to ask for partition leaders first: host:port pairs separated by "
-        "commas."
+        description="Brokers to connect to first: host:port pairs separated by commas."
     )
     cluster_id: ClusterId | None = Field(
         default=None,
-        description="Guard: a cluster with any other id behind these addresses is refused. Unset "
-        "means any id is accepted.",
+        description="Safeguard: refuse any cluster with a different id behind these addresses. "
+        "Unset means any id is accepted.",
     )
     quota_store: QuotaStoreKind = Field(
         default="Auto",
-        description="How quotas are written. ZooKeeper: directly, for clusters in ZooKeeper mode. "
-        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster. Auto: "
-        "ZooKeeper where zookeeper is given, else AdminApi. Unset means Auto.",
+        description="How quotas are written. ZooKeeper: directly, for clusters in ZooKeeper "
+        "mode. AdminApi: through the brokers, for Kafka 2.6 and later and every "
+        "KRaft cluster. Auto: ZooKeeper if zookeeper is set, else AdminApi. Unset "
+        "means Auto.",
     )
     ledger_topic: TopicName | None = Field(
         default=None,
-        description="The compacted topic of one partition in which AdminApi keeps what it wrote "
-        "and what was there before. It is made where it does not exist. Unset means "
-        "__tidegate_ledger.",
+        description="The compacted topic, with one partition, in which AdminApi records what "
+        "it wrote and what was there before. Created if it does not exist. Unset "
+        "means __tidegate_ledger.",
     )
     zookeeper: ZooKeeperConnection | None = Field(
         default=None,
-        description="Where the quotas are kept with quotaStore ZooKeeper; required with it. Auto "
-        "takes it for a cluster in ZooKeeper mode, and changes nothing while the brokers run "
-        "KRaft.",
+        description="The ZooKeeper that holds the quotas; required with quotaStore ZooKeeper. "
+        "Auto uses it for a cluster in ZooKeeper mode, and changes nothing while "
+        "the brokers run KRaft.",
     )
     tls: Tls | None = Field(
         default=None,
-        description="TLS to bootstrapServers and all other brokers. Unset means plain text.",
+        description="TLS to all brokers. Unset means plain text.",
     )
     authentication: KafkaAuthentication | None = Field(
         default=None, description="Login to the brokers. Unset means no login."
     )
     quota_window: QuotaWindow = Field(
         default=QuotaWindow(),
-        description="The brokers' quota window, where it is not Kafka's. Unset means the defaults "
-        "of its fields.",
+        description="The brokers' quota window, if it is not Kafka's default. Unset means the "
+        "defaults of its fields.",
     )
     strimzi: StrimziCluster | None = Field(
         default=None,
-        description="The Strimzi cluster that this is: quotas that its KafkaUsers declare are "
-        "Strimzi's. Unset means the one in a bootstrap host like "
-        "CLUSTER-kafka-bootstrap.NAMESPACE.svc, else none.",
+        description="The Strimzi cluster behind these brokers. Strimzi owns the quotas that "
+        "its KafkaUsers declare. Unset means the cluster named by a bootstrap host "
+        "like CLUSTER-kafka-bootstrap.NAMESPACE.svc, else none.",
     )
 
     rules = (
@@ -246,7 +245,7 @@ _headers_check, _headers_schema = ruled(
     ),
     Rule(
         cel="self.all(name, self[name].matches('^[!-~]+$'))",
-        message="every value must be of signs that a header can carry, without spaces",
+        message="every value must be printable ASCII without spaces",
         holds=lambda headers: all(re.fullmatch(r"[!-~]+", value) for value in headers.values()),
     ),
 )
@@ -261,32 +260,32 @@ Headers = Annotated[
 class Prometheus(SchemaModel):
     """A Prometheus server or anything that answers its query API."""
 
-    url: HttpUrl = Field(description="Address of the query API, such as http://prometheus:9090.")
+    url: HttpUrl = Field(description="URL of the query API, such as http://prometheus:9090.")
     tls: Tls | None = Field(
         default=None,
-        description="What an https address is trusted by. Unset means the authorities of the "
-        "operator's own machine.",
+        description="Certificate authorities to trust for an https URL. Unset means the "
+        "certificate authorities of the operator's machine.",
     )
     authentication: PrometheusAuthentication | None = Field(
         default=None, description="Login to Prometheus. Unset means no login."
     )
     insecure: bool | None = Field(
         default=None,
-        description="true: the login may go over plain http, where everybody on the way can read "
-        "it. Unset: false, and a login needs an https:// address.",
+        description="true: send the login over plain http, where anyone on the network path "
+        "can read it. Unset means false, and a login requires an https:// URL.",
     )
     headers: Headers | None = Field(
         default=None,
-        description="Headers of every request, such as X-Scope-OrgID: orders for a tenant of Mimir "
-        "or Cortex. A login has its own field. Unset means none.",
+        description="Headers to send with every request, such as X-Scope-OrgID: orders for a "
+        "tenant of Mimir or Cortex. Logins have their own field. Unset means none.",
     )
     replica_labels: tuple[LabelName, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=5,
-        description="Labels by which the replicas of a highly available pair of Prometheus differ, "
-        "such as prometheus_replica. Usage tables read the pair as one; a Thanos that puts it "
-        "together itself needs none. Unset means none.",
+        description="Labels that distinguish the replicas of a highly available Prometheus "
+        "pair, such as prometheus_replica. Usage tables read the pair as one. A "
+        "Thanos that deduplicates needs none. Unset means none.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
@@ -325,10 +324,10 @@ class MetricQueries(SchemaModel):
     """
 
     egress: Query | None = Field(
-        default=None, description="Bytes sent by each broker's NIC, as a counter."
+        default=None, description="Bytes sent by each broker's NIC, a counter."
     )
     ingress: Query | None = Field(
-        default=None, description="Bytes received by each broker's NIC, as a counter."
+        default=None, description="Bytes received by each broker's NIC, a counter."
     )
     user_fetch: Query | None = Field(
         default=None,
@@ -355,7 +354,7 @@ class BrokerInstance(SchemaModel):
     """Which broker a scrape target belongs to."""
 
     instance: Annotated[str, Field(min_length=1, max_length=256)] = Field(
-        description="Value of the label instance, such as 10.0.0.1:9100."
+        description="Value of the instance label, such as 10.0.0.1:9100."
     )
     id: BrokerId = Field(description="Id of the broker on that machine.")
 
@@ -368,9 +367,9 @@ class BrokerIdentity(SchemaModel):
     )
     pod_pattern: PodPattern | None = Field(
         default=None,
-        description="Regular expression for the whole value of label: only series that it matches "
-        "are read. It keeps other Pods of the namespace, such as those of Kafka Connect and of "
-        "other clusters, from being taken for brokers.",
+        description="Regular expression that the whole value of the label must match; other "
+        "series are ignored. Keeps other Pods in the namespace, such as Kafka "
+        "Connect's or those of other clusters, from being mistaken for brokers.",
     )
     instances: tuple[BrokerInstance, ...] | None = Field(
         default=None,
@@ -421,14 +420,14 @@ class WhenStale(SchemaModel):
 
     after_seconds: Annotated[int, Field(ge=60, le=604_800)] = Field(
         default=900,
-        description="How long a broker's load must be unknown, without a break, before action is "
-        "taken. Unset means 900.",
+        description="How long a broker's load must be unknown, without interruption, before "
+        "action is taken. Unset means 900.",
     )
     action: StaleAction = Field(
         default="Hold",
-        description="Hold: quotas that were lowered for load stay as they are until readings come "
-        "again. Release: they go back to the contract, as far as brokers with readings have room. "
-        "Nothing is ever lowered on load that is not known. Unset means Hold.",
+        description="Hold: throttled quotas stay as they are until there are readings again. "
+        "Release: they return to their contracts as far as brokers with readings "
+        "have headroom. Unknown load never lowers a quota. Unset means Hold.",
     )
 
 
@@ -442,34 +441,35 @@ class MetricsSource(SchemaModel):
     prometheus: Prometheus = Field(description="The Prometheus server that scrapes the brokers.")
     preset: MetricsPreset = Field(
         default="NodeExporter",
-        description="What the readings come from: node_exporter, cAdvisor, the JMX exporter, or "
+        description="Where readings come from: node_exporter, cAdvisor, the JMX exporter, or "
         "your own queries (Custom). Unset means NodeExporter.",
     )
     queries: MetricQueries | None = Field(
         default=None,
-        description="PromQL that replaces the preset's, each by itself: plain selectors such as "
-        "my_bytes_total{job='kafka'}, because samples must keep their own times.",
+        description="PromQL that replaces the preset's queries one by one. Plain selectors "
+        "only, such as my_bytes_total{job='kafka'}, because samples must keep "
+        "their timestamps.",
     )
     matchers: Matchers | None = Field(
         default=None,
-        description="Labels that every series must have, such as cluster: orders where one "
-        "Prometheus watches several Kafka clusters. They "
-        'are added as label="value" to all queries: the preset\'s and your own, those of preset '
-        "Custom as well. Unset means none.",
+        description="Labels that every series must have, such as cluster: orders if one "
+        'Prometheus watches several Kafka clusters. Added as label="value" to '
+        "every query, the preset's as well as your own. Unset means none.",
     )
     broker_identity: BrokerIdentity | None = Field(
         default=None,
-        description="How a series names the broker that it is about. Unset means the label broker; "
-        "with preset Cadvisor the number at the end of the label pod.",
+        description="How a series identifies its broker. Unset means the label broker; with "
+        "preset Cadvisor, the number at the end of the label pod.",
     )
     interfaces: tuple[InterfaceName, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=32,
-        description="The network interfaces that are added up as a broker's NIC, with presets "
-        "NodeExporter and Cadvisor: names such as ens5, where * stands for any characters "
-        "(eno*). Name a bond once, by its members or itself. Unset means those that are known "
-        "to have a cable; where that is not known, the broker's load counts as unknown.",
+        description="The network interfaces that make up a broker's NIC, with presets "
+        "NodeExporter and Cadvisor: names such as ens5, with * as a wildcard "
+        "(eno*). List a bond once: either its members or the bond. Unset means "
+        "those that are known to be physical; if that cannot be determined, the "
+        "broker's load is unknown.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
@@ -477,13 +477,12 @@ class MetricsSource(SchemaModel):
     )
     stale_after_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
         default_factory=lambda metrics: 3 * metrics.get("scrape_interval_seconds", 15),
-        description="A reading older than this is not acted on. Unset means three scrape "
-        "intervals.",
+        description="Readings older than this are ignored. Unset means three scrape intervals.",
     )
     when_stale: WhenStale = Field(
         default=WhenStale(),
-        description="What happens to throttled quotas while a broker's load is not known for "
-        "long. Unset means the defaults of its fields.",
+        description="What happens to throttled quotas when a broker's load stays unknown. "
+        "Unset means the defaults of its fields.",
     )
 
     rules = (
@@ -552,8 +551,8 @@ class NicLimits(SchemaModel):
     )
     capacity: ByteRate | None = Field(
         default=None,
-        description="Speed of the NIC in this direction. Absurd readings are refused against it, "
-        "and a full link is known by it. Unset means not known.",
+        description="Speed of the NIC in this direction, used to reject absurd readings and to "
+        "recognize a saturated link. Unset means unknown.",
     )
 
     rules = (
@@ -587,18 +586,18 @@ class BrokerLimitOverride(SchemaModel):
     ids: tuple[BrokerId, ...] = Field(
         min_length=1,
         max_length=64,
-        description="Ids of the brokers.",
+        description="Broker ids.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     egress: NicLimits | None = Field(
         default=None,
-        description="What leaves these brokers; a field that it leaves out is as for the others. "
-        "Unset means as for the others.",
+        description="Limits for traffic leaving these brokers; omitted fields are as for all "
+        "other brokers. Unset means as for all other brokers.",
     )
     ingress: NicLimits | None = Field(
         default=None,
-        description="What enters these brokers; a field that it leaves out is as for the others. "
-        "Unset means as for the others.",
+        description="Limits for traffic entering these brokers; omitted fields are as for all "
+        "other brokers. Unset means as for all other brokers.",
     )
 
     rules = (
@@ -649,16 +648,16 @@ class BrokerLimits(SchemaModel):
     """The threshold of every single broker, and of some that differ."""
 
     egress: NicLimits | None = Field(
-        default=None, description="What leaves a broker. Unset means no limit."
+        default=None, description="Limits for traffic leaving a broker. Unset means no limit."
     )
     ingress: NicLimits | None = Field(
-        default=None, description="What enters a broker. Unset means no limit."
+        default=None, description="Limits for traffic entering a broker. Unset means no limit."
     )
     overrides: tuple[BrokerLimitOverride, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=20,
-        description="Brokers with other limits. A broker may be named once only.",
+        description="Brokers with different limits. A broker may appear only once.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -718,16 +717,17 @@ class LeaderScaling(SchemaModel):
 
     method: ScalingMethod = Field(
         default="Max",
-        description="What to do where leaders are uneven; a native quota is one number for all "
-        "brokers. Max: no partition gets less than promised, the total may exceed the contract. "
-        "Mean: the total is the contract, partitions on crowded brokers get less. Min: no broker "
-        "allows more than promised. Adaptive: between Mean and Max by measured rates, so that the "
-        "total is the contract for greedy clients and for even demand; without metrics it stays "
-        "at Max. Unset means Max.",
+        description="What to do when leaders are uneven, since a native quota is one number "
+        "for all brokers. Max: no partition gets less than promised; the total may "
+        "exceed the contract. Mean: the total is the contract; partitions on "
+        "crowded brokers get less. Min: no broker allows more than promised. "
+        "Adaptive: between Mean and Max by measured rates, so that the total "
+        "matches the contract for greedy clients and for even demand; without "
+        "metrics it stays at Max. Unset means Max.",
     )
     minimum_change_percent: Percent = Field(
         default=10,
-        description="Leader moves that change a quota by less than this are not written. Unset "
+        description="Ignore leader changes that would change a quota by less than this. Unset "
         "means 10.",
     )
 
@@ -737,23 +737,23 @@ class Escalation(SchemaModel):
 
     speed: EscalationSpeed = Field(
         default="Ladder",
-        description="Ladder: several bounded steps, each mute within maxMuteSeconds. "
-        "Drain: two writes and one longer silence where readings allow it, else the ladder. "
-        "Unset means Ladder.",
+        description="Ladder: several bounded steps, each delaying a client for at most "
+        "maxMuteSeconds. Drain: two writes and one longer delay if readings allow "
+        "it, else the ladder. Unset means Ladder.",
     )
     max_mute_seconds: Annotated[int, Field(ge=2, le=120)] = Field(
         default=12,
-        description="Longest silence that one lowering may cause for a client, whatever its cause. "
-        "Clients give up on a request after request.timeout.ms, 30 s by default, so above 25 a "
-        "warning asks for theirs to be longer. Unset means 12.",
+        description="Longest throttle delay that one lowering may cause a client. Clients give "
+        "up on a request after request.timeout.ms, 30 s by default; above 25, a "
+        "warning asks you to raise theirs. Unset means 12.",
     )
     cut_to_percent: PercentOfLimit = Field(
         default=97,
-        description="Where a cut aims, in percent of the broker's limit. Unset means 97.",
+        description="Target of a throttle, in percent of the broker's limit. Unset means 97.",
     )
     raise_to_percent: PercentOfLimit = Field(
         default=95,
-        description="How far raises may fill the broker's limit, in percent; not above "
+        description="How full raises may make a broker, in percent of its limit; at most "
         "cutToPercent. Unset means 95.",
     )
     hold_seconds: Annotated[int, Field(ge=1, le=480)] = Field(
@@ -778,14 +778,14 @@ class WriteBudget(SchemaModel):
 
     changes: Annotated[int, Field(ge=10, le=100_000)] = Field(
         default=300,
-        description="Entities that may be changed within periodSeconds. A first quota, and a raise "
-        "because leaders moved, are not counted. Unset means 300.",
+        description="Entities whose quotas may change within periodSeconds. First quotas, and "
+        "raises because leaders moved, do not count. Unset means 300.",
     )
     period_seconds: Annotated[int, Field(ge=60, le=3600)] = Field(
         default=900,
-        description="Over how many seconds changes are counted, at any moment. Brokers in "
-        "ZooKeeper mode read all changes of the last 15 minutes again with each new one. Unset "
-        "means 900.",
+        description="Length of the sliding window in which changes are counted. With every "
+        "change, brokers in ZooKeeper mode read all changes of the last 15 minutes "
+        "again. Unset means 900.",
     )
 
 
@@ -794,10 +794,11 @@ class Removal(SchemaModel):
 
     max_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         default=50,
-        description="Giving back more than this share of the most quotas managed within 15 "
-        "minutes, at once or bit by bit, is held (reason RemovalHeld) until the annotation "
-        "tidegate.io/confirm-removal has the value that the message of Ready asks for: the count "
-        "and a short hash of these quotas, good once. 100 never holds. Unset means 50.",
+        description="Hold removals when more than this share of the managed quotas would be "
+        "restored within 15 minutes, all together or bit by bit (reason "
+        "RemovalHeld). To confirm, set the annotation tidegate.io/confirm-removal "
+        "to the value in the message of Ready: the count and a short hash of these "
+        "quotas, valid once. 100 never holds. Unset means 50.",
     )
 
 
@@ -814,12 +815,13 @@ class PolicySpec(SchemaModel):
 
     mode: PolicyMode = Field(
         description="Observe: decide, publish and audit, but write nothing to Kafka. Enforce: "
-        "act. There is no default; choose."
+        "act. Required; there is no default."
     )
     suspend: bool | None = Field(
         default=None,
-        description="true: freeze everything as it is, as the annotation tidegate.io/paused does: "
-        "nothing is written to Kafka, not even when this policy is deleted. Unset: false.",
+        description="true: freeze everything as it is, like the annotation tidegate.io/paused. "
+        "Nothing is written to Kafka, not even when this policy is deleted. Unset "
+        "means false.",
     )
     kafka: KafkaCluster = Field(
         description="The Kafka cluster. One policy per cluster; clusters are distinguished by "
@@ -827,26 +829,26 @@ class PolicySpec(SchemaModel):
     )
     metrics: MetricsSource | None = Field(
         default=None,
-        description="Where load is measured. Unset means that contracts follow the leaders and no "
+        description="Where load is measured. Unset means that contracts follow leaders and no "
         "tier is ever throttled.",
     )
     brokers: BrokerLimits | None = Field(
         default=None,
-        description="Limits of each single broker. Unset means that no broker is ever over its "
-        "limit.",
+        description="Limits of each broker. Unset means that no broker is ever over its limit.",
     )
     allowed_tiers: AllowedTiers = Field(
         default=AllowedTiers(),
-        description="In which namespaces BusinessTiers of this policy may live. Unset means the "
+        description="Which namespaces may have BusinessTiers for this policy. Unset means the "
         "defaults of its fields.",
     )
     allowed_entities: tuple[AllowedEntities, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_RULES,
-        description="Users and client ids that tiers may name; an entity is allowed that any of "
-        "these allows. A member with another one is refused (reason EntityNotAllowed). Unset "
-        "means every one. Kafka's default entities are spec.defaults alone.",
+        description="Users and client ids that tiers may name; any matching rule allows an "
+        "entity. Members with any other entity are refused (reason "
+        "EntityNotAllowed). Unset means all are allowed. Kafka's default entities "
+        "can only be set in spec.defaults.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     leader_scaling: LeaderScaling = Field(
@@ -856,38 +858,37 @@ class PolicySpec(SchemaModel):
     )
     escalation: Escalation = Field(
         default=Escalation(),
-        description="How tiers are throttled and released while a broker is over its limit. Unset "
-        "means the defaults of its fields.",
+        description="How tiers are throttled and released when a broker is over its limit. "
+        "Unset means the defaults of its fields.",
     )
     defaults: QuotaDefaults | None = Field(
         default=None,
-        description="Quotas of Kafka's default entities, on each broker. Unset means not managed.",
+        description="Quotas of Kafka's default entities, per broker. Unset means not managed.",
     )
     write_budget: WriteBudget = Field(
         default=WriteBudget(),
-        description="How many quota changes Kafka is asked to digest. Unset means the defaults of "
-        "its fields.",
+        description="Limits how many quotas change per period. Unset means the defaults of its "
+        "fields.",
     )
     removal: Removal = Field(
         default=Removal(),
-        description="How many quotas may be given back within a quarter of an hour without a "
-        "person's confirmation. Unset means the defaults of its fields.",
+        description="Limits how many quotas may be removed within a quarter of an hour without "
+        "confirmation. Unset means the defaults of its fields.",
     )
     deletion_policy: DeletionPolicy = Field(
         default="Restore",
-        description="What happens to quotas when this policy is deleted. Restore: each entity gets "
-        "back what it had before Tidegate first wrote it. Retain: everything stays as it is. "
-        "Unset means Restore.",
+        description="What happens to quotas when this policy is deleted. Restore: each entity "
+        "gets back the quota it had before Tidegate. Retain: everything stays as "
+        "it is. Unset means Restore.",
     )
     replication: Replication | None = Field(
         default=None,
-        description="What reassignments and recovery may use of the brokers' limits. Unset means "
-        "that Tidegate sets no replication throttle.",
+        description="How much of the brokers' limits reassignments and recovery may use. Unset "
+        "means that Tidegate sets no replication throttle.",
     )
     rollup: Rollup | None = Field(
         default=None,
-        description="Usage tables, chargeback reports and recommended contracts. Unset means that "
-        "there are none.",
+        description="Usage tables, chargeback reports and recommended contracts. Unset means none.",
     )
 
     rules = (

@@ -191,22 +191,25 @@ class QuotaDefaults(SchemaModel):
     """Kafka's default entities. An entry that is left out is not managed."""
 
     user: DefaultQuota | None = Field(
-        default=None, description="Every user without a quota of their own, each for themselves."
+        default=None, description="Applies to every user without their own quota, each separately."
     )
     client_id: DefaultQuota | None = Field(
-        default=None, description="Every client id without a quota of its own, each for itself."
+        default=None,
+        description="Applies to every client id without its own quota, each separately.",
     )
     user_and_client_id: DefaultQuota | None = Field(
         default=None,
-        description="Every pair of user and client id without a quota of its own, each for itself.",
+        description="Applies to every pair of user and client id without its own quota, each "
+        "separately.",
     )
     metering: Metering = Field(
         default="Disabled",
-        description="Enabled: write a quota that never binds (2^53-1 B/s) for Kafka's default "
-        "user, so that brokers meter every user. The ledger records it, and Disabled gives it "
-        "back. Nothing is written where user is declared, where somebody else has set a "
-        "default-user quota, or where client ids without a user have byte rates, which it would "
-        "hide (MeteringWithheld). Unset means Disabled.",
+        description="Enabled: write a quota for Kafka's default user that never limits anyone "
+        "(2^53-1 B/s), so that brokers meter every user. The ledger records it, "
+        "and Disabled removes it. Nothing is written if user is declared, if "
+        "another writer has set a default-user quota, or if client ids without a "
+        "user have byte rates, which it would hide (MeteringWithheld). Unset means "
+        "Disabled.",
     )
 
     rules = (
@@ -266,12 +269,12 @@ class ContractRates(SchemaModel):
     total: DirectionRates | None = Field(default=None, description=TOTAL)
     request_percentage: RequestPercentage | None = Field(
         default=None,
-        description="Share of one broker thread's time in percent, on each broker; 200 means two "
+        description="Share of one broker thread's time in percent, per broker; 200 means two "
         "threads. Unset means not managed.",
     )
     controller_mutations_per_second: MutationsPerSecond | None = Field(
         default=None,
-        description="Partitions created, deleted or altered per second, on each broker. Unset "
+        description="Partitions created, deleted or altered per second, per broker. Unset "
         "means not managed.",
     )
 

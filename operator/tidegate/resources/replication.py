@@ -14,8 +14,9 @@ DEFAULT_MINIMUM_RATE = 1024 * 1024
 
 _MINIMUM = Field(
     default=None,
-    description="Bytes per second that replication may always use, even over the limit. It has to "
-    "be above what the partitions receive meanwhile, or they never catch up. Unset means 1Mi.",
+    description="Bytes per second that replication may always use, even over the limit. Must "
+    "exceed the rate at which the partitions receive new data, or they never catch "
+    "up. Unset means 1Mi.",
 )
 
 
@@ -25,9 +26,9 @@ class ReassignmentRates(SchemaModel):
     min: ByteRate | None = _MINIMUM
     max: ByteRate | None = Field(
         default=None,
-        description="Bytes per second that the replicas being filled never use more of; with mode "
-        "Fixed Kafka's rate itself, in which it counts replicas in sync too. Unset means no bound, "
-        "but the limit.",
+        description="Upper bound in bytes per second for the replicas being filled. With mode "
+        "Fixed, it is Kafka's rate itself, which also counts in-sync replicas. "
+        "Unset means no bound except the broker's limit.",
     )
 
     rules = (
@@ -59,14 +60,15 @@ class Reassignments(SchemaModel):
     """How fast partitions are moved, whoever moves them."""
 
     mode: ReassignmentMode = Field(
-        description="Follow: what clients leave of each broker's limit. Fixed: always rate.max. "
-        "Off: Tidegate sets no throttle. There is no default; choose."
+        description="Follow: use what clients leave of each broker's limit. Fixed: always "
+        "rate.max. Off: Tidegate sets no throttle. Required; there is no default."
     )
     priority: ReplicationPriority | None = Field(
         default=None,
-        description="Which clients give way to it. BelowL3: none, and while a level is throttled "
-        "it has rate.min. L3, L2, L1: levels below this one are throttled first, and it has "
-        "rate.min only while a level above this one is throttled. Unset means BelowL3.",
+        description="Which clients are throttled for it. BelowL3: none, and while any level is "
+        "throttled it gets rate.min. L3, L2, L1: levels below this one are "
+        "throttled first, and it gets rate.min only while a level above this one "
+        "is throttled. Unset means BelowL3.",
     )
     rate: ReassignmentRates | None = Field(
         default=None, description="Bounds of the rate. Unset means the defaults of its fields."
@@ -90,13 +92,15 @@ class Recovery(SchemaModel):
     """How fast brokers catch up that come back."""
 
     mode: RecoveryMode = Field(
-        description="Follow: what clients of this priority and above leave of each broker's limit. "
-        "Off: Tidegate sets no throttle. There is no default; choose."
+        description="Follow: use what clients of this priority and above leave of each "
+        "broker's limit. Off: Tidegate sets no throttle. Required; there is no "
+        "default."
     )
     priority: ReplicationPriority | None = Field(
         default=None,
-        description="Which clients give way to it, as for reassignments. Unset means L1: L3 and L2 "
-        "are throttled first, because partitions with too few replicas come before them.",
+        description="Which clients are throttled for it, as for reassignments. Unset means L1: "
+        "L3 and L2 are throttled first, because under-replicated partitions matter "
+        "more.",
     )
     rate: RecoveryRates | None = Field(
         default=None, description="Bounds of the rate. Unset means the defaults of its fields."
@@ -110,18 +114,19 @@ class Replication(SchemaModel):
 
     reassignments: Reassignments | None = Field(
         default=None,
-        description="Partitions that kafka-reassign-partitions, Cruise Control or Strimzi move. "
+        description="Partitions moved by kafka-reassign-partitions, Cruise Control or Strimzi. "
         "Unset means mode Off.",
     )
     recovery: Recovery | None = Field(
         default=None,
-        description="Replicas out of sync that nobody moves. Unset means mode Off.",
+        description="Out-of-sync replicas that catch up without a reassignment. Unset means "
+        "mode Off.",
     )
     clean_up_leftovers: bool | None = Field(
         default=None,
-        description="true: throttles that somebody else left behind are removed when no partition "
-        "has been reassigned for five minutes; a list with * stays. Unset: false, and they are "
-        "only shown.",
+        description="true: remove throttles that another tool left behind once no partition "
+        "has been reassigned for five minutes; lists with * stay. Unset means "
+        "false, and they are only reported.",
     )
 
     rules = (

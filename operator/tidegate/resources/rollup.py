@@ -137,9 +137,10 @@ class StorageCredentials(SchemaModel):
 
     name: ObjectName = Field(
         description="Name of a Secret in the namespace of this object, with the label "
-        "tidegate.io/credentials. Its keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
-        "AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, ICEBERG_TOKEN, ICEBERG_CREDENTIAL, ICEBERG_SCOPE "
-        "and ICEBERG_OAUTH2_SERVER_URI are used, each where it is there."
+        "tidegate.io/credentials. Of its keys, AWS_ACCESS_KEY_ID, "
+        "AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, "
+        "ICEBERG_TOKEN, ICEBERG_CREDENTIAL, ICEBERG_SCOPE and "
+        "ICEBERG_OAUTH2_SERVER_URI are used if present."
     )
 
 
@@ -150,15 +151,16 @@ class RollupCatalog(SchemaModel):
         description="rest: a service with Iceberg's REST API, such as Polaris, Lakekeeper, Nessie, "
         "Unity Catalog or Gravitino."
     )
-    uri: CatalogUri = Field(description="Address of the catalog, such as https://catalog:8181.")
+    uri: CatalogUri = Field(description="URL of the catalog, such as https://catalog:8181.")
     namespace: CatalogNamespace = Field(
         default="tidegate",
-        description="Namespace of the tables, one for each policy. Unset means tidegate.",
+        description="Namespace of the tables; use one per policy. Unset means tidegate.",
     )
     warehouse: CatalogWarehouse | None = Field(
         default=None,
-        description="Which of the service's catalogs it is, where it has several (Polaris, "
-        "Lakekeeper, Unity Catalog and Gravitino ask for it). Unset means the service's own.",
+        description="Name of the catalog within the service, if it has several (required by "
+        "Polaris, Lakekeeper, Unity Catalog and Gravitino). Unset means the "
+        "service's default.",
     )
 
 
@@ -167,41 +169,42 @@ class RollupStorage(SchemaModel):
 
     url: StorageUrl = Field(
         description="Folder of the tables: file:///path on a volume (see claimName), or s3://, "
-        "gs://, abfs:// or abfss:// with the Job's identity, or with the login of "
+        "gs://, abfs:// or abfss:// with the Job's identity or the login in "
         "credentialsSecretRef."
     )
     endpoint: StorageEndpoint | None = Field(
         default=None,
-        description="Address of an S3 service that is not Amazon's, such as "
-        "https://minio.storage:9000. Unset means Amazon's, or AWS_ENDPOINT_URL of the Secret.",
+        description="URL of an S3 service other than Amazon's, such as "
+        "https://minio.storage:9000. Unset means Amazon's, or AWS_ENDPOINT_URL of "
+        "the Secret.",
     )
     region: Region | None = Field(
         default=None,
-        description="Region of an S3 bucket. Unset means AWS_DEFAULT_REGION of the Secret, or what "
-        "S3 says.",
+        description="Region of an S3 bucket. Unset means AWS_DEFAULT_REGION of the Secret, or "
+        "the region that S3 reports.",
     )
     path_style: bool | None = Field(
         default=None,
-        description="true: an S3 bucket is in the path of its address, as in "
-        "https://minio:9000/bucket. false: in its host. Unset means true with endpoint, and false "
-        "without.",
+        description="true: the S3 bucket is in the path of its URL, as in "
+        "https://minio:9000/bucket. false: it is in the host. Unset means true "
+        "with endpoint, and false without.",
     )
     credentials_secret_ref: StorageCredentials | None = Field(
         default=None,
-        description="Secret of the login at an S3 service, or at the catalog. Unset means the "
-        "Secret <policy>-bucket, where there is one and neither endpoint nor catalog is given, and "
-        "otherwise the Job's identity.",
+        description="Secret with the login for an S3 service or the catalog. Unset means the "
+        "Secret <policy>-bucket if it exists and neither endpoint nor catalog is "
+        "set, else the Job's identity.",
     )
     catalog: RollupCatalog | None = Field(
         default=None,
-        description="Iceberg catalog that is told of what is published, for engines such as Trino, "
-        "Spark and DuckDB. Unset means none.",
+        description="Iceberg catalog in which published tables are registered, for engines "
+        "such as Trino, Spark and DuckDB. Unset means none.",
     )
     claim_name: ObjectName | None = Field(
         default=None,
-        description="PersistentVolumeClaim in this namespace that the Job mounts at the path of a "
-        "file:// url. With executors it has to be one that several nodes may write "
-        "(ReadWriteMany).",
+        description="PersistentVolumeClaim in this namespace that the Job mounts at the path "
+        "of a file:// URL. With executors, several nodes must be able to write to "
+        "it (ReadWriteMany).",
     )
 
     rules = (
@@ -269,16 +272,16 @@ class RollupDriver(SchemaModel):
     """The Job's own Pod."""
 
     cores: Cores = Field(
-        default=2, description="Processors of the Job's Pod, not exceeded. Unset means 2."
+        default=2, description="CPU limit of the Job's Pod, in processors. Unset means 2."
     )
     request_millicores: Millicores | None = Field(
         default=None,
-        description="What of them a node has to have free, in thousandths of a processor. Unset "
-        "means all of them.",
+        description="CPU request of the Job's Pod, in thousandths of a processor. Unset means "
+        "all of its cores.",
     )
     memory: Memory = Field(
         default="3Gi",
-        description="Memory of the Job's Pod, asked for and not exceeded. Unset means 3Gi.",
+        description="Memory request and limit of the Job's Pod. Unset means 3Gi.",
     )
 
     rules = (_requested,)
@@ -294,15 +297,19 @@ class RollupExecutors(SchemaModel):
 
     instances: Annotated[int, Field(ge=0, le=100)] = Field(
         default=0,
-        description="How many. 0: everything happens in the Job's own Pod. Unset means 0.",
+        description="Number of executors. 0: everything runs in the Job's own Pod. Unset means 0.",
     )
-    cores: Cores = Field(default=2, description="Processors of each. Unset means 2.")
+    cores: Cores = Field(
+        default=2, description="CPU limit of each executor, in processors. Unset means 2."
+    )
     request_millicores: Millicores | None = Field(
         default=None,
-        description="What of them a node has to have free for each, in thousandths of a "
-        "processor. Unset means all of them.",
+        description="CPU request of each executor, in thousandths of a processor. Unset means "
+        "all of its cores.",
     )
-    memory: Memory = Field(default="4Gi", description="Memory of each. Unset means 4Gi.")
+    memory: Memory = Field(
+        default="4Gi", description="Memory request and limit of each executor. Unset means 4Gi."
+    )
 
     rules = (_requested,)
 
@@ -316,11 +323,9 @@ class RetentionDays(SchemaModel):
     """How long tables are kept. Days are kept for ever."""
 
     five_minutes: Days = Field(
-        default=30, description="Days for which tables of five minutes are kept. Unset means 30."
+        default=30, description="Days to keep five-minute tables. Unset means 30."
     )
-    hours: Days = Field(
-        default=400, description="Days for which tables of hours are kept. Unset means 400."
-    )
+    hours: Days = Field(default=400, description="Days to keep hourly tables. Unset means 400.")
 
     rules = (
         Rule(
@@ -336,10 +341,10 @@ class PricePerGiB(SchemaModel):
     """The price of 2^30 bytes in a chargeback report."""
 
     fetch: Price | None = Field(
-        default=None, description="Price of each GiB fetched. Unset means that none is shown."
+        default=None, description="Price per GiB fetched. Unset means that no price is shown."
     )
     produce: Price | None = Field(
-        default=None, description="Price of each GiB produced. Unset means that none is shown."
+        default=None, description="Price per GiB produced. Unset means that no price is shown."
     )
 
     rules = (
@@ -357,14 +362,15 @@ class Calibration(SchemaModel):
 
     least_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         default=90,
-        description="A count below so many percent of the gauges is named as doubtful. Clients "
-        "never get more than was counted. Unset means 90.",
+        description="If a broker counted less than this percentage of what its clients' gauges "
+        "add up to, the count is reported as suspect. Clients are never charged "
+        "more than was counted. Unset means 90.",
     )
     most_percent: Annotated[int, Field(ge=100, le=200)] = Field(
         default=115,
-        description="Clients get at most so many percent of what their gauges add up to. What was "
-        "counted beyond that is unattributed: it is of clients that no quota meters. Unset means "
-        "115.",
+        description="Clients are charged at most this percentage of what their gauges add up "
+        "to. Anything the broker counted beyond that is unattributed: it belongs "
+        "to clients that no quota meters. Unset means 115.",
     )
 
 
@@ -373,18 +379,18 @@ class Recommend(SchemaModel):
 
     headroom_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=30,
-        description="How far a recommended contract is above what 99 % of five minutes stayed "
-        "under. Unset means 30.",
+        description="Headroom of a recommended contract above the 99th percentile of the "
+        "five-minute rates. Unset means 30.",
     )
     apply: RecommendationUse = Field(
         default="Never",
-        description="Never: recommended contracts are shown in the tier's status. WithinPercent: "
-        "they replace the declared ones, no further from these than maxChangePercent; the objects "
-        "themselves stay as you wrote them. Unset means Never.",
+        description="Never: recommended contracts are only shown in the tier's status. "
+        "WithinPercent: they replace the declared contracts by at most "
+        "maxChangePercent; the objects stay as you wrote them. Unset means Never.",
     )
     max_change_percent: Annotated[int, Field(ge=1, le=100)] | None = Field(
         default=None,
-        description="How far an applied contract may be from the declared one, up or down. "
+        description="How far an applied contract may be above or below the declared one. "
         "Required with apply WithinPercent.",
     )
 
@@ -479,7 +485,7 @@ _env_check, _env_schema = ruled(
 class Toleration(SchemaModel):
     """A taint that the Pods tolerate, as Kubernetes has it."""
 
-    key: PodKey | None = Field(default=None, description="The taint's key. Unset: every key.")
+    key: PodKey | None = Field(default=None, description="The taint's key. Unset means every key.")
     operator: Literal["Exists", "Equal"] = Field(
         default="Equal", description="How key and value are compared. Unset means Equal."
     )
@@ -487,10 +493,11 @@ class Toleration(SchemaModel):
         default=None, description="The taint's value, with operator Equal."
     )
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        default=None, description="The taint's effect. Unset: every effect."
+        default=None, description="The taint's effect. Unset means every effect."
     )
     toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
-        default=None, description="With NoExecute: for how long. Unset: for ever."
+        default=None,
+        description="With NoExecute: how long the Pod stays. Unset means indefinitely.",
     )
 
     rules = (
@@ -509,12 +516,12 @@ class NodeRequirement(SchemaModel):
 
     key: PodKey = Field(description="The label's name.")
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
-        description="How it is compared with values."
+        description="How its value is compared with values."
     )
     values: tuple[PodLabelValue, ...] | None = Field(
         default=None,
         max_length=MAX_ITEMS,
-        description="Values; none with Exists and DoesNotExist, one with Gt and Lt.",
+        description="Values: none with Exists and DoesNotExist, one with Gt and Lt.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -525,7 +532,7 @@ class NodeTerm(SchemaModel):
     match_expressions: tuple[NodeRequirement, ...] = Field(
         min_length=1,
         max_length=MAX_ITEMS,
-        description="Requirements of labels.",
+        description="Requirements on labels; all of them must hold.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -536,7 +543,7 @@ class RequiredNodes(SchemaModel):
     node_selector_terms: tuple[NodeTerm, ...] = Field(
         min_length=1,
         max_length=8,
-        description="Terms, of which one must hold.",
+        description="Terms; one of them must hold.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -544,20 +551,20 @@ class RequiredNodes(SchemaModel):
 class PreferredNodes(SchemaModel):
     """Nodes that are better than others."""
 
-    weight: Annotated[int, Field(ge=1, le=100)] = Field(description="How much better.")
-    preference: NodeTerm = Field(description="Which nodes.")
+    weight: Annotated[int, Field(ge=1, le=100)] = Field(description="Weight of this preference.")
+    preference: NodeTerm = Field(description="The preferred nodes.")
 
 
 class NodeAffinity(SchemaModel):
     """On which nodes the Pods run."""
 
     required_during_scheduling_ignored_during_execution: RequiredNodes | None = Field(
-        default=None, description="Only on these."
+        default=None, description="Required node affinity."
     )
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodes, ...] | None = Field(
         default=None,
         max_length=8,
-        description="Rather on these.",
+        description="Preferred node affinity.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -565,17 +572,17 @@ class NodeAffinity(SchemaModel):
 class PodAffinity(SchemaModel):
     """Affinity to nodes, as Kubernetes has it."""
 
-    node_affinity: NodeAffinity | None = Field(default=None, description="Affinity to nodes.")
+    node_affinity: NodeAffinity | None = Field(default=None, description="Node affinity.")
 
 
 class EnvironmentVariable(SchemaModel):
     """A variable of the Pods' environment. Its value is no secret."""
 
     name: Annotated[str, Field(min_length=1, max_length=128), _env_check, _env_schema] = Field(
-        description="Its name; those of Tidegate, Spark, Java and Python are refused."
+        description="Name of the variable. Those of Tidegate, Spark, Java and Python are refused."
     )
     value: Annotated[str, Field(max_length=1024)] = Field(
-        description="Its value, which everybody may read who may read the policy or the Pods."
+        description="Value of the variable, visible to anyone who can read the policy or the Pods."
     )
 
 
@@ -632,13 +639,13 @@ class RollupPod(SchemaModel):
     env: tuple[EnvironmentVariable, ...] | None = Field(
         default=None,
         max_length=MAX_ENVIRONMENT,
-        description="Variables of the Pods' environment, such as a proxy.",
+        description="Environment variables of the Pods, such as a proxy.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     ephemeral_storage: Memory | None = Field(
         default=None,
-        description="Space on the node for what Spark spills, asked for and not exceeded. Unset: "
-        "not bounded.",
+        description="Request and limit of ephemeral storage on the node for what Spark spills. "
+        "Unset means no limit.",
     )
 
     rules = (
@@ -665,7 +672,7 @@ class EventLog(SchemaModel):
     """Spark's event logs, which its History Server shows."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=48, description="Logs of how many Jobs are kept. Unset means 48."
+        default=48, description="How many Jobs' logs to keep. Unset means 48."
     )
 
 
@@ -674,18 +681,18 @@ class Rollup(SchemaModel):
 
     interval_seconds: IntervalSeconds = Field(
         default=3600,
-        description="How long the window of one Job is, so how often there is one; windows are "
+        description="Length of one Job's window, and so how often a Job runs; windows are "
         "aligned to midnight UTC. Unset means 3600.",
     )
-    storage: RollupStorage = Field(description="Where the tables are.")
+    storage: RollupStorage = Field(description="Where the tables are stored.")
     driver: RollupDriver = Field(
         default=RollupDriver(),
         description="The Job's own Pod. Unset means the defaults of its fields.",
     )
     executors: RollupExecutors = Field(
         default=RollupExecutors(),
-        description="Further Pods that the Job starts, for clusters too large for one. Unset "
-        "means the defaults of its fields.",
+        description="Additional Pods that the Job starts, for clusters too large for one. "
+        "Unset means the defaults of its fields.",
     )
     retention_days: RetentionDays = Field(
         default=RetentionDays(),
@@ -694,13 +701,13 @@ class Rollup(SchemaModel):
     price_per_gib: PricePerGiB | None = Field(
         default=None,
         alias="pricePerGiB",
-        description="What 2^30 bytes cost in a chargeback report. Unset means that no price is "
-        "shown.",
+        description="Prices per GiB (2^30 bytes) for chargeback reports. Unset means that no "
+        "price is shown.",
     )
     calibration: Calibration = Field(
         default=Calibration(),
-        description="How far the broker's count may be from what the clients' gauges add up to. "
-        "Unset means the defaults of its fields.",
+        description="How far the broker's count may differ from the sum of its clients' "
+        "gauges. Unset means the defaults of its fields.",
     )
     recommend: Recommend = Field(
         default=Recommend(),
@@ -709,8 +716,8 @@ class Rollup(SchemaModel):
     )
     pod: RollupPod = Field(
         default=RollupPod(),
-        description="Where a Job's Pods run, and what they have beside the image. Unset means "
-        "the defaults of its fields.",
+        description="Where a Job's Pods run, and what they have in addition to the image. "
+        "Unset means the defaults of its fields.",
     )
     spark_conf: (
         Annotated[
@@ -722,18 +729,19 @@ class Rollup(SchemaModel):
         | None
     ) = Field(
         default=None,
-        description="Settings of Spark in place of Tidegate's, such as "
-        'spark.sql.shuffle.partitions: "64". Settings of Pods, logins and code are refused.',
+        description="Spark settings that replace Tidegate's, such as "
+        'spark.sql.shuffle.partitions: "64". Settings of Pods, logins and code are '
+        "refused.",
     )
     event_log: EventLog | None = Field(
         default=None,
-        description="Keep Spark's event logs on the claim, in its folder _spark-events. Unset: "
-        "none are written.",
+        description="Keep Spark's event logs on the claim, in its folder _spark-events. Unset "
+        "means none are written.",
     )
     suspend: bool = Field(
         default=False,
-        description="Make Jobs suspended, for a queueing system such as Kueue that starts them. "
-        "Unset means false.",
+        description="Create Jobs suspended, for a queueing system such as Kueue that starts "
+        "them. Unset means false.",
     )
 
     rules = (

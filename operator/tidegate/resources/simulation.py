@@ -79,29 +79,32 @@ class SimulatedLoad(SchemaModel):
     )
     fetch: ByteRate | None = Field(
         default=None,
-        description="Bytes per second that it wants to fetch, over all its brokers together.",
+        description="Bytes per second that it wants to fetch, in total over its brokers.",
     )
     produce: ByteRate | None = Field(
         default=None,
-        description="Bytes per second that it wants to produce, over all its brokers together.",
+        description="Bytes per second that it wants to produce, in total over its brokers.",
     )
     catch_up: ByteRate | None = Field(
         default=None,
-        description="How fast it goes, over all its brokers together, while something waits that "
-        "it could not move in time; of several entries of a member the largest counts. Unset means "
-        "that it does not wait for it.",
+        description="Rate at which it catches up, in total over its brokers, while a backlog "
+        "is left that it could not transfer in time; with several entries of a "
+        "member, the largest counts. Unset means that it never catches up.",
     )
     brokers: tuple[BrokerId, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Only through these brokers. Unset means all that lead partitions of its "
-        "topics, by their number; all brokers alike where the member has no topics.",
+        description="Only through these brokers. Unset means all brokers that lead partitions "
+        "of its topics, in proportion to their number, or all brokers evenly if "
+        "the member has no topics.",
     )
     begin: Span = Field(
-        default=0, alias="from", description="When it begins, such as 2m. Unset means 0s."
+        default=0, alias="from", description="When it starts, such as 2m. Unset means 0s."
     )
     end: Span | None = Field(
-        default=None, alias="to", description="When it ends. Unset means with the play."
+        default=None,
+        alias="to",
+        description="When it ends. Unset means at the end of the simulation.",
     )
 
     rules = (
@@ -129,19 +132,21 @@ class BackgroundTraffic(SchemaModel):
     """What else goes through brokers' NICs: replication, clients that no tier names."""
 
     egress: ByteRate | None = Field(
-        default=None, description="Bytes per second out of each of the brokers."
+        default=None, description="Bytes per second sent by each of the brokers."
     )
     ingress: ByteRate | None = Field(
-        default=None, description="Bytes per second into each of the brokers."
+        default=None, description="Bytes per second received by each of the brokers."
     )
     brokers: tuple[BrokerId, ...] | None = Field(
-        default=None, min_length=1, description="On these brokers. Unset means on all."
+        default=None, min_length=1, description="Only on these brokers. Unset means all."
     )
     begin: Span = Field(
-        default=0, alias="from", description="When it begins, such as 2m. Unset means 0s."
+        default=0, alias="from", description="When it starts, such as 2m. Unset means 0s."
     )
     end: Span | None = Field(
-        default=None, alias="to", description="When it ends. Unset means with the play."
+        default=None,
+        alias="to",
+        description="When it ends. Unset means at the end of the simulation.",
     )
 
     rules = (_has_one_of("egress", "ingress"), _once("broker", "brokers"), _ENDS_LATER)
@@ -156,8 +161,8 @@ class SimulationSpec(SchemaModel):
     topics: dict[TopicName, dict[BrokerId, Annotated[int, Field(ge=0, le=100_000)]]] = Field(
         default_factory=dict,
         max_length=MAX_TOPICS,
-        description="Of each topic that a member names: how many of its partitions each broker "
-        "leads, such as {1: 2, 2: 1}.",
+        description="For each topic that a member names, how many of its partitions each "
+        "broker leads, such as {1: 2, 2: 1}.",
     )
     load: tuple[SimulatedLoad, ...] = Field(
         min_length=1,
@@ -167,17 +172,17 @@ class SimulationSpec(SchemaModel):
     background: tuple[BackgroundTraffic, ...] = Field(
         default=(),
         max_length=MAX_ENTRIES,
-        description="What else goes through the brokers' NICs. Entries at the same time add up.",
+        description="Other traffic through the brokers' NICs. Entries at the same time add up.",
     )
     duration: Span | None = Field(
         default=None,
-        description="How long to play. Unset means until everything is given back after the last "
-        "change of the load, an hour at most.",
+        description="How long to simulate. Unset means until every contract is in force again "
+        "after the last change of the load, for at most an hour.",
     )
     starts_at: Moment | None = Field(
         default=None,
-        description="What the wall clock says at 0s, such as 2026-11-30T22:00:00Z: overrides in "
-        "the file end by it. Unset means that overrides are left out.",
+        description="Wall-clock time at 0s, such as 2026-11-30T22:00:00Z, which decides when "
+        "overrides in the file end. Unset means that overrides are ignored.",
     )
 
     rules = (

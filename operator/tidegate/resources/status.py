@@ -29,15 +29,15 @@ MAX_SHOWN_LEAVING = 100
 class Condition(SchemaModel):
     """One aspect of an object's state."""
 
-    type: CamelCaseWord = Field(description="What the condition is about, such as Ready.")
+    type: CamelCaseWord = Field(description="Type of the condition, such as Ready.")
     status: ConditionStatus = Field(description="True, False or Unknown.")
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the spec that this speaks of."
+        default=None, description="The generation that this condition was computed from."
     )
     last_transition_time: Timestamp = Field(description="When status last changed.")
-    reason: CamelCaseWord = Field(description="Why, in one stable CamelCase word.")
+    reason: CamelCaseWord = Field(description="The reason, as one stable CamelCase word.")
     message: Annotated[str, Field(max_length=32768)] = Field(
-        description="Why, in a sentence for people."
+        description="The reason, as a sentence for people."
     )
 
 
@@ -53,10 +53,12 @@ class BrokerStatus(SchemaModel):
 
     id: BrokerId = Field(description="The broker's id.")
     egress_limit: ExactRate | None = Field(
-        default=None, description="Limit out of the broker in force, in bytes per second."
+        default=None,
+        description="Limit in force for traffic leaving the broker, in bytes per second.",
     )
     ingress_limit: ExactRate | None = Field(
-        default=None, description="Limit into the broker in force, in bytes per second."
+        default=None,
+        description="Limit in force for traffic entering the broker, in bytes per second.",
     )
     pressure: BrokerPressure = Field(
         description="Over or Within its limits, or Unknown without a fresh reading."
@@ -65,8 +67,8 @@ class BrokerStatus(SchemaModel):
     interfaces: tuple[Annotated[str, Field(max_length=64)], ...] | None = Field(
         default=None,
         max_length=32,
-        description="The network interfaces that are added up as its NIC; unset where the source "
-        "of readings has none, or which of them have a cable is not known.",
+        description="The network interfaces that make up its NIC. Unset if the source of "
+        "readings has none, or if it is unknown which of them are physical.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -76,30 +78,31 @@ class LevelStatus(SchemaModel):
 
     level: TierLevel = Field(description="The level.")
     state: LevelState = Field(
-        description="Contract: everybody at their contract. Stepping: a contract was lowered and "
-        "quotas follow in safe steps. Throttled: below the contract, because a broker is over its "
-        "limit. Relaxing: on the way back to the contract."
+        description="Contract: all members are at their contracted rates. Stepping: a contract "
+        "was lowered, and quotas follow in safe steps. Throttled: below the "
+        "contract, because a broker is over its limit. Relaxing: on the way back "
+        "to the contract."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
     because: StatusText | None = Field(
         default=None,
-        description="What began it and since when, and what these brokers carry now; numbers alone "
-        "are renewed once a minute.",
+        description="What started it and when, and the current load of these brokers; numbers "
+        "alone are refreshed once a minute.",
     )
 
 
 class QuotaCounts(SchemaModel):
     """The quotas that this policy manages."""
 
-    managed: Count = Field(description="Entities with a quota of ours.")
-    in_sync: Count = Field(description="Of those, entities whose quota is what it should end at.")
+    managed: Count = Field(description="Entities with a quota that Tidegate manages.")
+    in_sync: Count = Field(description="How many of those quotas have their final value.")
     contended: Count = Field(
-        description="Entities left alone, because another writer keeps changing them."
+        description="Entities left alone because another writer keeps changing them."
     )
     largest_leader_skew: Skew | None = Field(
         default=None,
-        description="The worst ratio of permitted total to contract; 1.00 where leaders are even. "
-        "Unset where no leader is known.",
+        description="Largest ratio of permitted total to contract; 1.00 if leaders are even. "
+        "Unset if no leader is known.",
     )
 
 
@@ -110,17 +113,18 @@ class LedgerStatus(SchemaModel):
         description="Id of the Kafka cluster that has it."
     )
     topic: Annotated[str, Field(max_length=249)] | None = Field(
-        default=None, description="The topic that it is in. Unset where it is in ZooKeeper."
+        default=None, description="The topic that holds it. Unset if it is in ZooKeeper."
     )
     epoch: Annotated[int, Field(ge=1, le=2**53 - 1, json_schema_extra={"format": "int64"})] = Field(
-        description="Epoch of the policy's claim in it. A ledger whose claim has a lower one, or "
-        "that has none, counts as lost."
+        description="Epoch of the policy's claim in it. A ledger whose claim has a lower "
+        "epoch, or that has no claim, counts as lost."
     )
-    records: Count = Field(description="The ledger has at least so many records of this policy.")
+    records: Count = Field(description="The ledger has at least this many records of this policy.")
     managed: Count | None = Field(
         default=None,
-        description="quotas.managed when the records were counted. Where it differs now, an "
-        "earlier version of Tidegate has reported since, and the count is not used.",
+        description="quotas.managed when the records were counted. If it differs now, an "
+        "earlier version of Tidegate has reported in between, and the count is not "
+        "used.",
     )
 
 
@@ -129,8 +133,8 @@ class LeavingQuota(SchemaModel):
 
     entity: StatusText = Field(description="User and client id that the quota is for.")
     restored_at: Timestamp = Field(
-        description="When the quota from before Tidegate is restored, unless a member names the "
-        "entity again before."
+        description="When the quota from before Tidegate is restored, unless a member names "
+        "the entity again first."
     )
 
 
@@ -139,19 +143,20 @@ class PolicySummary(SchemaModel):
 
     brokers: Count | None = Field(default=None, description="Live brokers.")
     over: Count | None = Field(
-        default=None, description="Brokers over their limit. Unset where load is not measured."
+        default=None, description="Brokers over their limit. Unset if load is not measured."
     )
     over_shown: Annotated[str, Field(max_length=16)] | None = Field(
         default=None,
-        description="The same for people: `?` stands for brokers whose load is not known.",
+        description="The same for people: `?` stands for brokers whose load is unknown.",
     )
     throttled: Count | None = Field(
-        default=None, description="Levels below their contract now; the list levels has them."
+        default=None, description="Levels below their contract now; see the list levels."
     )
     unreadable_tiers: Count | None = Field(
         default=None,
-        description="Tiers of this policy that cannot be read. Their quotas stay as they are, and "
-        "their own condition Ready names the fault. Unset where there are none.",
+        description="Tiers of this policy that cannot be read. Their quotas stay as they are, "
+        "and their own Ready condition says what is wrong. Unset if there are "
+        "none.",
     )
 
 
@@ -160,11 +165,11 @@ class RollupStatus(SchemaModel):
 
     published_until: Timestamp | None = Field(
         default=None,
-        description="Every window that ended by then is in the tables, unless Prometheus has "
-        "nothing of it.",
+        description="Every window that ended by then is in the tables, except where Prometheus "
+        "has no data for it.",
     )
-    waiting: Count = Field(description="Windows that are over and not in the tables yet.")
-    failed: Count = Field(description="Of those, windows whose Job failed; each is tried again.")
+    waiting: Count = Field(description="Windows that have ended and are not in the tables yet.")
+    failed: Count = Field(description="How many of those have a failed Job; each is retried.")
 
 
 class MovingStatus(SchemaModel):
@@ -173,15 +178,16 @@ class MovingStatus(SchemaModel):
     partitions: Count = Field(description="Partitions with such a replica.")
     bytes_left: ByteCount | None = Field(
         default=None,
-        description="Bytes that are left, renewed once a minute. Unset while a size is not known.",
+        description="Bytes left, refreshed once a minute. Unset while a size is unknown.",
     )
     eta_seconds: Count | None = Field(
         default=None,
-        description="Seconds that it still takes as things are, renewed once a minute. Unset "
-        "while that is not known, or it never ends.",
+        description="Estimated seconds left, refreshed once a minute. Unset while unknown, or "
+        "if it would never end.",
     )
     bottleneck: StatusText | None = Field(
-        default=None, description="The side of a broker's NIC that decides how long it takes."
+        default=None,
+        description="The direction of a broker's NIC that determines how long it takes.",
     )
 
 
@@ -189,36 +195,37 @@ class ReplicationStatus(SchemaModel):
     """Replication under the same limit."""
 
     moving: MovingStatus | None = Field(
-        default=None, description="Reassignments. Unset while nothing is reassigned."
+        default=None, description="Reassignments. Unset if there are none."
     )
     recovering: MovingStatus | None = Field(
         default=None,
-        description="Replicas that catch up without a reassignment. Unset while there are none, "
-        "or recovery is Off.",
+        description="Replicas that catch up without a reassignment. Unset if there are none, "
+        "or if recovery is Off.",
     )
     stalls: tuple[StatusText, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Sides of NICs whose rate never lets the moving partitions catch up: what it "
-        "is, what it would have to be, and what of that Kafka counts for replicas in sync.",
+        description="Directions of NICs whose rate never lets the moving partitions catch up: "
+        "the rate, the rate needed, and how much of it Kafka counts for in-sync "
+        "replicas.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     leftovers: tuple[StatusText, ...] | None = Field(
         default=None,
         max_length=64,
-        description="Throttles that somebody else left behind while nothing is reassigned.",
+        description="Throttles that another tool left behind while nothing is being reassigned.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     others: tuple[StatusText, ...] | None = Field(
         default=None,
         max_length=64,
-        description="Throttles of somebody else where Tidegate would set its own; they stay.",
+        description="Throttles of another tool where Tidegate would set its own; they stay.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     waiting_for: tuple[StatusText, ...] | None = Field(
         default=None,
         max_length=64,
-        description="Brokers that are down and have a rate of Tidegate's still to be taken away.",
+        description="Brokers that are down and still have a rate of Tidegate's to be removed.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     problem: StatusText | None = Field(
@@ -230,7 +237,7 @@ class PolicyStatus(SchemaModel):
     """The operator's report on a policy. Rates are metrics, not status."""
 
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the spec that this status speaks of."
+        default=None, description="The generation that this status was computed from."
     )
     cluster_id: Annotated[str, Field(max_length=128)] | None = Field(
         default=None, description="Id of the Kafka cluster that answered."
@@ -238,9 +245,9 @@ class PolicyStatus(SchemaModel):
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready on top, then Stalled (a person must act), ClusterReachable, "
-        "MetricsFresh, QuotasInSync, Throttling and, where asked for, ReplicationCurrent and "
-        "RollupsCurrent.",
+        description="Ready first, then Stalled (a person must act), ClusterReachable, "
+        "MetricsFresh, QuotasInSync, Throttling and, if configured, "
+        "ReplicationCurrent and RollupsCurrent.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     brokers: tuple[BrokerStatus, ...] | None = Field(
@@ -262,7 +269,7 @@ class PolicyStatus(SchemaModel):
         default=None, description="The quotas that this policy manages."
     )
     ledger: LedgerStatus | None = Field(
-        default=None, description="The ledger that this policy has begun."
+        default=None, description="The ledger that this policy has started."
     )
     leaving: tuple[LeavingQuota, ...] | None = Field(
         default=None,
@@ -272,10 +279,10 @@ class PolicyStatus(SchemaModel):
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     rollup: RollupStatus | None = Field(
-        default=None, description="How far the usage tables are, where the policy asks for them."
+        default=None, description="How far the usage tables have got, if the policy asks for them."
     )
     replication: ReplicationStatus | None = Field(
-        default=None, description="Replication, where the policy asks for it."
+        default=None, description="Replication, if the policy asks for it."
     )
     summary: PolicySummary | None = Field(default=None, description="The columns of kubectl get.")
 
@@ -304,10 +311,10 @@ class TotalRates(SchemaModel):
     """Rates over the whole cluster."""
 
     fetch: ExactRate | None = Field(
-        default=None, description="Bytes per second fetched from all brokers together."
+        default=None, description="Bytes per second fetched from all brokers in total."
     )
     produce: ExactRate | None = Field(
-        default=None, description="Bytes per second produced to all brokers together."
+        default=None, description="Bytes per second produced to all brokers in total."
     )
 
 
@@ -326,19 +333,21 @@ class Recommendation(SchemaModel):
     """The contract that fits a member's usage."""
 
     fetch: ExactRate | None = Field(
-        default=None, description="Recommended rate in the contract's own form; unset = none."
+        default=None,
+        description="Recommended rate in the contract's own form. Unset if there is none.",
     )
     produce: ExactRate | None = Field(
-        default=None, description="Recommended rate in the contract's own form; unset = none."
+        default=None,
+        description="Recommended rate in the contract's own form. Unset if there is none.",
     )
     applied: AppliedRates | None = Field(
         default=None,
-        description="The part of it that replaces the contract, in the contract's own form, where "
+        description="The part of it that replaces the contract, in the contract's own form, if "
         "the policy allows it.",
     )
     reason: CamelCaseWord = Field(description="Why it is recommended, or why nothing is.")
     message: StatusText | None = Field(
-        default=None, description="The same with numbers, in a sentence for people."
+        default=None, description="The same with figures, as a sentence for people."
     )
 
 
@@ -355,40 +364,41 @@ class MemberStatus(SchemaModel):
     )
     leader_skew: Skew | None = Field(
         default=None,
-        description="Permitted total over contract under method Max; 1.00 where every leading "
-        "broker leads equally many.",
+        description="Permitted total divided by contract under method Max; 1.00 if every "
+        "leading broker leads the same number of partitions.",
     )
     quota: QuotaInForce | None = Field(default=None, description="Quota in force on each broker.")
     target: QuotaInForce | None = Field(
-        default=None, description="Quota it is on its way to, where that differs."
+        default=None, description="Quota that it is moving to, if different."
     )
     contract_total: TotalRates | None = Field(
         default=None, description="What the contract promises over the whole cluster."
     )
     permitted_total: TotalRates | None = Field(
         default=None,
-        description="What the target (the quota, where no target is shown) permits over the whole "
-        "cluster: it times the brokers that lead.",
+        description="What the target (or the quota, if no target is shown) permits over the "
+        "whole cluster: its value times the number of brokers that lead.",
     )
     state: CamelCaseWord = Field(
-        description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from it, "
-        "such as TopicNotFound."
+        description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from "
+        "its contract, such as TopicNotFound."
     )
     override: Annotated[str, Field(max_length=512)] | None = Field(
         default=None,
-        description="The QuotaOverride that replaces its contract or keeps it from being "
-        "throttled: namespace/name.",
+        description="The QuotaOverride that replaces its contract or exempts it from "
+        "throttling: namespace/name.",
     )
-    message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
+    message: StatusText | None = Field(
+        default=None, description="The reason, as a sentence for people."
+    )
     contended_until: Timestamp | None = Field(
         default=None,
-        description="Until when its quota is left alone, because another writer keeps changing it. "
-        "Set while the state is Contended.",
+        description="Until when its quota is left alone because another writer keeps changing "
+        "it. Set while the state is Contended.",
     )
     recommended: Recommendation | None = Field(
         default=None,
-        description="The contract that fits its usage. Unset where there are no usage tables of "
-        "it.",
+        description="The contract that fits its usage. Unset if there are no usage tables of it.",
     )
 
 
@@ -400,8 +410,8 @@ class TierStatusSummary(SchemaModel):
     )
     state: CamelCaseWord | None = Field(
         default=None,
-        description="The state that most needs attention among the members; Contract where all "
-        "are at their contract.",
+        description="The member state that most needs attention; Contract if all members are "
+        "at their contracted rates.",
     )
 
 
@@ -409,7 +419,7 @@ class TierStatus(SchemaModel):
     """The operator's report on a tier. Measured rates are metrics, not status."""
 
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the spec that this status speaks of."
+        default=None, description="The generation that this status was computed from."
     )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
@@ -451,7 +461,8 @@ class OverrideStatusSummary(SchemaModel):
     """The columns of kubectl get."""
 
     target: Annotated[str, Field(max_length=1024)] | None = Field(
-        default=None, description="Whom it is for, such as 'user=reports' or 'L2'."
+        default=None,
+        description="The member or level that it applies to, such as 'user=reports' or 'L2'.",
     )
     members: Count | None = Field(default=None, description="How many members it is in force for.")
 
@@ -460,18 +471,18 @@ class OverrideStatus(SchemaModel):
     """The operator's report on an override."""
 
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the spec that this status speaks of."
+        default=None, description="The generation that this status was computed from."
     )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready: whether it is in force for everybody it names. Stalled: whether a "
-        "person must act.",
+        description="Ready: whether it is in force for every member that it names. Stalled: "
+        "whether a person must act.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     state: OverrideState | None = Field(
         default=None,
-        description="Pending: not in force, and Ready says why. Active: in force for at least one "
+        description="Pending: not in force; Ready says why. Active: in force for at least one "
         "member. Expired: over.",
     )
     members: tuple[OverriddenMember, ...] | None = Field(
@@ -481,7 +492,7 @@ class OverrideStatus(SchemaModel):
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     since: Timestamp | None = Field(
-        default=None, description="Since when it has been in force; stays when it is over."
+        default=None, description="When it came into force; kept after it has ended."
     )
     until: Timestamp | None = Field(default=None, description="When it ends, in UTC.")
     summary: OverrideStatusSummary | None = Field(

@@ -46,8 +46,8 @@ class TierMember(SchemaModel):
     )
     user: KafkaName | None = Field(
         default=None,
-        description="Principal name as Kafka sees it, without 'User:'. Clients without a login "
-        "are ANONYMOUS.",
+        description="Principal as Kafka sees it, without 'User:'. Clients without a login are "
+        "ANONYMOUS.",
     )
     client_id: KafkaName | None = Field(
         default=None, description="Client id as the client sends it."
@@ -62,13 +62,13 @@ class TierMember(SchemaModel):
     )
     contract: ContractRates | None = Field(
         default=None,
-        description="What the member is promised. Unset means unlimited until the tier is "
-        "throttled, and unlimited again after.",
+        description="What the member is promised. Unset means unlimited except while the tier "
+        "is throttled.",
     )
     labels: Labels | None = Field(
         default=None,
-        description="Whom to bill, such as team or costCenter, in usage tables and reports. A "
-        "label goes before the tier's of the same name.",
+        description="Who to bill, such as team or costCenter, in usage tables and reports. "
+        "Takes precedence over the tier's label of the same name.",
     )
 
     rules = (
@@ -143,8 +143,8 @@ class TierPolicyRef(SchemaModel):
     name: ObjectName = Field(description="Name of a BrokerBandwidthPolicy.")
     namespace: NamespaceName | None = Field(
         default=None,
-        description="Its namespace. Unset means that of this object; a policy in another one must "
-        "let it in (spec.allowedTiers).",
+        description="Its namespace; a policy in another namespace must admit the tier "
+        "(spec.allowedTiers). Unset means that of this object.",
     )
 
 
@@ -161,20 +161,20 @@ class TierSpec(SchemaModel):
     )
     throttled_rates: ThrottledRates | None = Field(
         default=None,
-        description="What members drop to while a broker is over its limit. Required on L1, L2 "
-        "and L3, refused on L0.",
+        description="The rates that members are throttled down to while a broker is over its "
+        "limit. Required on L1, L2 and L3, refused on L0.",
     )
     members: tuple[TierMember, ...] = Field(
         min_length=1,
         max_length=MAX_MEMBERS,
-        description="Who belongs to the tier. A user and client id may appear once in all tiers "
-        "of a policy.",
+        description="The members of the tier. A pair of user and client id may appear only "
+        "once in all tiers of a policy.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     labels: Labels | None = Field(
         default=None,
-        description="Whom to bill for all members, such as team or costCenter, in usage tables "
-        "and reports. They change no quota.",
+        description="Who to bill for all members, such as team or costCenter, in usage tables "
+        "and reports. Labels change no quota.",
     )
 
     rules = (
@@ -244,8 +244,8 @@ class OverrideTarget(SchemaModel):
     client_id: KafkaName | None = Field(default=None, description="Client id of the member.")
     level: TierLevel | None = Field(
         default=None,
-        description="Instead of one member: every member of every tier of this level. An override "
-        "for a single member goes before it.",
+        description="Instead of one member: every member of every tier at this level. An "
+        "override for a single member takes precedence.",
     )
 
     rules = (
@@ -264,27 +264,27 @@ class OverrideSpec(SchemaModel):
     """One decision of a person: for whom, until when and why."""
 
     policy_ref: PolicyRef = Field(
-        description="The policy, and so the Kafka cluster, that this is about. It may be created "
-        "later."
+        description="The policy, and so the Kafka cluster, that this applies to. It may be "
+        "created later."
     )
-    target: OverrideTarget = Field(description="Whom it is for.")
+    target: OverrideTarget = Field(description="The member or level that it applies to.")
     action: OverrideAction = Field(
-        description="SetRates: rates replace those of the contract, and the member is never "
-        "throttled below them. Exempt: the contract stays, and the member is never throttled "
+        description="SetRates: rates replace the contract's, and the member is never throttled "
+        "below them. Exempt: the contract stays, and the member is never throttled "
         "below it."
     )
     rates: OverrideRates | None = Field(
         default=None,
-        description="With action SetRates: byte rates in place of those of the contract; for a "
-        "level, each member gets them. A direction that is not named stays as the contract has "
-        "it, so one alone must be in the form of the contract.",
+        description="With action SetRates: byte rates that replace the contract's; for a "
+        "level, each member gets them. A direction that is omitted keeps its "
+        "contract; to set only one direction, use the contract's own form.",
     )
     expires_at: Moment = Field(
         description="When it ends by itself, such as 2026-11-30T06:00:00Z: at most "
         f"{MAX_DAYS_AHEAD} days after the object was made. To go on for longer, make another one."
     )
     reason: Sentence = Field(
-        description="Why, for whoever reads it later: in status, explain and events."
+        description="Why, for anyone who reads it later: in status, explain and Events."
     )
 
     rules = (

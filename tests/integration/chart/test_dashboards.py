@@ -207,8 +207,8 @@ def test_the_dashboards_tell_the_evening(episode: tuple[PrometheusLab, float]) -
     assert at("Levels", 645) == {"L0": 0, "L2": 2, "L3": 2}, "2 is Throttled"
     assert at("Brokers over their limits", 200) == {"": 0}
     assert at("Throttled now", 645)[""] >= 2
-    assert 0 < at("Least share of a contract", 645)[""] < 1
-    was = at("Was I throttled", 645)
+    assert 0 < at("Lowest share of a contract", 645)[""] < 1
+    was = at("Was I throttled?", 645)
     assert was["backfill/reports"] == 1
     assert min(was.values()) == 0
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from lab.kafka import BrokersLab, KafkaLab, login_settings
+from lab.kafka import BrokersLab, KafkaLab
+from lab.kafka_admin import login_settings
 from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back

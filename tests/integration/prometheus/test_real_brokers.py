@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from lab.kafka import KafkaLab, login_settings
+from lab.kafka import KafkaLab
+from lab.kafka_admin import login_settings
 from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lab import kafka as lab_kafka
-from lab.kafka import login_settings
+from lab.kafka_admin import login_settings
 from lab.kraft import KraftLab
 from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget

@@ -124,7 +124,7 @@ def refusal(spec: MetricsSource, secret: Mapping[str, bytes]) -> tuple[Reason, s
 def test_a_wrong_password_is_refused_and_named(guarded: PrometheusLab, access: WebAccess) -> None:
     reason, message = refusal(source(guarded.url), secret_of(access, password=b"wrong"))
     assert reason is Reason.NOT_AUTHORIZED
-    assert "refused us (401)" in message
+    assert "refused the request (401)" in message
     assert "Check the login in metrics.prometheus.authentication" in message
 
 

@@ -93,6 +93,19 @@ def test_every_figure_names_its_machine_and_stands_in_its_section() -> None:
     ]
 
 
+def test_a_part_that_was_measured_once_names_the_bench_that_can_measure_it() -> None:
+    records = Records(bench.RECORDS)
+    once = {name for parts in bench.SECTIONS.values() for name, part in parts.items() if not part}
+    assert once
+    assert not once & bench.PARTS.keys()
+    for name in once:
+        record = records.read(name)
+        assert record is not None
+        assert f"bench of {record.measured_by}" in page({"Once": [record]})
+    again = [record for name in bench.PARTS if (record := records.read(name)) is not None]
+    assert {record.measured_by for record in again} == {""}
+
+
 # --- runs on a machine whose host took much -------------------------------------------------------
 # A run from which the machine's host took much is made again, and said to be left out.
 

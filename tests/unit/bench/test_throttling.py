@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from bench.throttling.special import spells_below
 from bench.throttling.stage import LIMITS
 from lab.episodes import Business, Episode, Operation, runs_of_nothing
 from lab.quota_watch import QuotaWrite
@@ -90,14 +89,3 @@ def test_a_tier_at_rest_is_held_against_its_quota_or_against_what_it_wants_where
 def test_a_return_is_full_when_twelve_seconds_hold_what_is_wanted() -> None:
     back = played([4] * 20 + [0] * 5 + [10] * 30, [1] * 20, writes=[lowered(0, 4)], raised=20.0)
     assert back.seconds_until_all_full() == 5 == back.seconds_until_full("L3")
-
-
-def test_a_spell_below_the_contract_holds_what_was_withheld_and_a_new_one_begins_after_the_return() -> (
-    None
-):
-    writes = [lowered(10, 5), lowered(14, 15), lowered(20, 20), lowered(30, 10)]
-    assert spells_below(writes, L3, ended_seconds=32) == [15 * 4 + 5 * 6, 10 * 2]
-
-
-def test_who_was_never_lowered_has_no_spell() -> None:
-    assert spells_below([lowered(1, 20)], L3, ended_seconds=100) == []

@@ -1,14 +1,16 @@
-"""A frame of the live view fits the terminal and can be read there."""
+"""A frame of a live view fits the terminal and can be read there."""
 
 import io
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
 
 from demo.board import Board
-from demo.script import FIXED_KILLED, FULL, USER
-from demo.views import failover_view, sparkline
+from demo.script import FIXED_KILLED, FULL, LEVELS, USER
+from demo.views import PlainLines, View, failover_view, sparkline, throttling_view
 from demo.words import MarkKind
+from tests.goldens.golden import numbers
 from tests.unit.demo.conftest import PER_PARTITION, PlayedRun
 
 NEVER_CUT = (
@@ -26,14 +28,29 @@ NEVER_CUT = (
     "Tidegate, Max, broker 3 killed: 40.0 MB/s",
 )
 
+NEVER_CUT_IN_AN_EPISODE = (
+    "tier",
+    "12 s mean",
+    "quota",
+    "wants",
+    "L3",
+    "1.0 MB/s",
+    "Throttled",
+    "NIC 49.9 of 50 MB/s",
+    "at most 10 s left",
+)
 
-def frame(board: Board, *, width: int, height: int) -> list[str]:
+
+FAILOVER, THROTTLING = failover_view(PER_PARTITION), throttling_view()
+
+
+def frame(board: Board, view: View, *, width: int, height: int) -> list[str]:
     """The lines of one frame on a terminal of that size."""
     console = Console(
         width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None
     )
     with console.capture() as captured:
-        console.print(failover_view(PER_PARTITION).draw(board.snapshot(), console, now_seconds=0.0))
+        console.print(view.draw(board.snapshot(), console, now_seconds=0.0))
     return captured.get().splitlines()
 
 
@@ -57,26 +74,47 @@ def board(played: PlayedRun) -> Board:
     return board
 
 
+@pytest.fixture
+def throttling_board() -> Board:
+    """In the middle of an episode, with more events than fit, all of them long."""
+    board = Board()
+    board.show_activity("Experiments 2 and 3, Tidegate", "tiers step down", ends_at_seconds=10.0)
+    board.show_limit(50_000_000)
+    for level in LEVELS:
+        board.show_quota(level, 60_000_000)
+        board.show_state(level, "Throttled")
+    board.show_rates(dict.fromkeys(LEVELS, (1e6,) * 48), 49_900_000.0)
+    for second in range(30):
+        board.mark(
+            float(second),
+            MarkKind.EVENT,
+            "BrokerOverLimit (BrokerBandwidthPolicy/demo): " + "a long message " * 20,
+        )
+    return board
+
+
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 @pytest.mark.parametrize("height", [24, 50])
 def test_a_frame_fits_the_terminal_and_leaves_room_for_two_echoes_of_ctrl_c(
-    width: int, height: int, board: Board
+    width: int, height: int, board: Board, throttling_board: Board
 ) -> None:
-    lines = frame(board, width=width, height=height)
-    assert len(lines) <= height
-    assert max(map(len, lines)) <= width - len("^C^C")
+    for shown, view in ((board, FAILOVER), (throttling_board, THROTTLING)):
+        lines = frame(shown, view, width=width, height=height)
+        assert len(lines) <= height
+        assert max(map(len, lines)) <= width - len("^C^C")
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_nothing_that_counts_is_cut(width: int, board: Board) -> None:
-    text = "\n".join(frame(board, width=width, height=24))
-    for shown in NEVER_CUT:
-        assert shown in text
+def test_nothing_that_counts_is_cut(width: int, board: Board, throttling_board: Board) -> None:
+    failover = "\n".join(frame(board, FAILOVER, width=width, height=24))
+    throttling = "\n".join(frame(throttling_board, THROTTLING, width=width, height=24))
+    assert [shown for shown in NEVER_CUT if shown not in failover] == []
+    assert [shown for shown in NEVER_CUT_IN_AN_EPISODE if shown not in throttling] == []
 
 
 def test_before_the_first_rate_every_partition_is_there_with_none() -> None:
     empty = Board()
-    text = "\n".join(frame(empty, width=80, height=24))
+    text = "\n".join(frame(empty, FAILOVER, width=80, height=24))
     assert text.count("0.0 MB/s") == 4
 
 
@@ -93,3 +131,21 @@ def test_a_sparkline_has_one_character_a_rate(
     rates: tuple[float, ...], highest: float, drawn: str
 ) -> None:
     assert sparkline(rates, highest) == drawn
+
+
+def test_plain_lines_come_every_six_seconds_with_the_nic_against_its_limit(
+    throttling_board: Board, golden: Callable[[str], None]
+) -> None:
+    stream = io.StringIO()
+    view = PlainLines(stream, throttling_view())
+    for _ in range(12):
+        view.on_rates(throttling_board.snapshot())
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert numbers(lines[0]) >= {1.0, 49.9, 50}
+    golden(lines[0])
+
+
+def test_marks_are_kept_in_the_order_of_time(throttling_board: Board) -> None:
+    throttling_board.mark(-5.0, MarkKind.QUOTA, "earlier, seen later")
+    assert throttling_board.marks()[0].text == "earlier, seen later"

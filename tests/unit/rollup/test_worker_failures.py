@@ -36,7 +36,7 @@ Traceback (most recent call last):
     ("raised", "kind"),
     [
         ("tidegate.errors.Unreachable: Prometheus is away.", Incomplete),
-        ("tidegate.rollup.transport.exchange.Damaged: Prometheus is away.", Incomplete),
+        ("tidegate.prometheus.http.BrokenOff: Prometheus is away.", Incomplete),
         ("tidegate.errors.Unauthorized: Prometheus is away.", Unauthorized),
         ("tidegate.errors.InvalidResource: Prometheus is away.", InvalidResource),
         ("tidegate.errors.NotFound: Prometheus is away.", NotFound),

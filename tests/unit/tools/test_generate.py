@@ -27,8 +27,8 @@ from tools.generate import (
     generated_files,
     readme,
     reasons_page,
-    write_or_check,
 )
+from tools.write_or_check import write_or_check
 
 # --- CRDs and their reference ---------------------------------------------------------------------
 # What is generated is committed, says the same as the models, and keeps the promises that need no
@@ -109,14 +109,18 @@ def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None
         (
             "metrics.staleAfterSeconds",
             "three scrape intervals",
-            "A reading older than this is not acted on.",
+            "Readings older than this are ignored.",
         ),
         (
             "kafka.quotaWindow.samples",
-            "11, which is Kafka's default",
+            "11, Kafka's default",
             "The brokers' quota.window.num.",
         ),
-        ("defaults.metering", "Disabled", "Enabled: write a quota that never binds (2^53-1 B/s)"),
+        (
+            "defaults.metering",
+            "Disabled",
+            "Enabled: write a quota for Kafka's default user that never limits anyone (2^53-1 B/s)",
+        ),
         ("members[].topics", "", "Topics by name"),
     ],
 )

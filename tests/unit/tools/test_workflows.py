@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 INSTALL = "apt-get update && apt-get install -y --no-install-recommends "
-MAKE = re.compile(r"make ([a-z-]+)((?: [A-Z_]+=\w+)*)")
+MAKE = re.compile(r"make ([a-z-]+)((?: [A-Z_]+=\w*)*)")
 
 
 # pipes that are read once, and no process that keeps in its environment what they have
@@ -77,6 +80,24 @@ def test_the_job_with_the_key_builds_and_tests_nothing() -> None:
         if "apt-get" not in run
     ]
     assert made == ["setup", "release-publish"]
+    assert "make setup EXTRAS=" in runs
+
+
+def test_publishing_loads_no_package_but_the_operators_own() -> None:
+    code = (
+        "import sys, tools.release.__main__; print(*{name.split('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    installed = metadata.packages_distributions()
+    taken = {name for module in loaded for name in installed.get(module, ())}
+    needs = {
+        re.split(r"[^a-z-]", need.lower())[0]
+        for need in metadata.requires("tidegate") or ()
+        if "extra" not in need
+    }
+    assert {name.lower() for name in taken} - {"tidegate"} <= needs
 
 
 def test_go_has_a_version() -> None:

@@ -18,29 +18,20 @@ from pathlib import Path
 from typing import TypeVar
 
 import requests
-from requests import exceptions
 from requests.auth import AuthBase
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import HTTPError
 
-from tidegate.errors import (
-    Incomplete,
-    InvalidResource,
-    NotFound,
-    TidegateError,
-    Unauthorized,
-    Unreachable,
-)
-from tidegate.prometheus.client import (
-    SHOWN_CHARACTERS,
+from tidegate.errors import TidegateError, Unreachable
+from tidegate.prometheus.http import (
+    BrokenOff,
+    Failures,
     Session,
     body_kind,
-    innermost_message,
     refused_because,
     shown_address,
 )
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.retry import retry
-from tidegate_logic.reasons import Reason
 
 # Slots bound the requests to one server over all processes of this machine, because Spark's workers
 # share no memory. A slot is a file, locked while a request runs; the kernel unlocks it when a
@@ -106,152 +97,23 @@ def _directory() -> Path:
     return path
 
 
-# Failures as tidegate.errors, each with a sentence that a person can act on. Those of the
-# operator's readings (`tidegate.prometheus.client`) are about throttling in the meantime.
+_NO_USAGE = "No usage is written for what was asked; a later run reads it again."
 
 
-MEANWHILE = "No usage is written for what was asked; a later run reads it again."
-_BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
-_TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
-
-
-class Damaged(Incomplete):
-    """An answer that broke off or arrived with errors in it; another attempt may bring it whole."""
-
-
-def broken(error: Exception, address: str) -> TidegateError:
-    """The error for an exchange that the HTTP library or the operating system broke off."""
-    match error:
-        case exceptions.InvalidHeader():
-            return Unauthorized(
-                "A header for Prometheus holds a line break or another sign that no request can "
-                "carry. Correct the login."
-            )
-        case _ if isinstance(error, _BAD_ADDRESS):
-            return InvalidResource(
-                f"Prometheus cannot be asked: {address} is no address. Write it as "
-                f"http://host:port."
-            )
-        case exceptions.SSLError():
-            return unreachable(
-                address,
-                f"the encrypted connection failed: {innermost_message(error)}",
-                "Check the authorities and the certificate.",
-            )
-        case _ if isinstance(error, _TOO_SLOW):
-            return too_slow(address)
-        case exceptions.RequestException() | HTTPError():
-            return unreachable(
-                address, innermost_message(error), "Check the address and the network policy."
-            )
-    hint = (
-        "Check the paths of token, authorities and certificate, and that there is a folder for "
-        "temporary files."
-    )
-    return unreachable(address, f"a file for the connection cannot be used: {error}", hint)
-
-
-def unreachable(address: str, why: str, hint: str) -> TidegateError:
-    """It did not answer."""
-    return Unreachable(
-        Reason.PROMETHEUS_UNREACHABLE,
-        f"Prometheus at {address} did not give its history: {why}. {MEANWHILE} {hint}",
-    )
-
-
-def too_slow(address: str) -> TidegateError:
-    """The time for the request or for all attempts is over."""
-    return unreachable(
-        address, "it took too long", "Look at its load, or ask for shorter pieces of time."
-    )
-
-
-def no_slot(address: str, parallel_requests: int) -> TidegateError:
-    """Other requests of ours kept all slots taken."""
-    why = f"{parallel_requests} other requests of this machine were under way all the time"
-    return unreachable(address, why, "Give more time, or allow more requests at once.")
-
-
-def refusal(answer: requests.Response, said: str, address: str) -> TidegateError:
-    """An answer with another status than 200, with what may be shown of its body."""
-    status = answer.status_code
-    if answer.headers.get("Location") and 300 <= status < 400:
-        why = (
-            f"Prometheus at {address} sent us elsewhere, where a login may be wanted; we do "
-            f"not follow. {MEANWHILE}"
-        )
-        return Unauthorized(f"{why} Give the address of the API itself, or a login.")
-    if status in (401, 403):
-        return Unauthorized(
-            f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE} Check the login."
-        )
-    if status in (404, 405):
-        why = f"There is no such API at {address} ({status}): {said}. {MEANWHILE}"
-        return NotFound(
-            Reason.PROMETHEUS_UNREACHABLE,
-            f"{why} Check the path in the address; it ends before /api/v1.",
-        )
-    if status in (400, 413, 415, 422, 501):
-        why = f"Prometheus at {address} cannot give this history ({status}): {said}. {MEANWHILE}"
-        return InvalidResource(
-            f"{why} Ask for a shorter piece of time or for fewer series.",
-            Reason.METRICS_QUERY_REFUSED,
-        )
-    return unreachable(
-        address, f"it is busy or at fault itself ({status}): {said}", "Look at its log."
-    )
-
-
-def too_large(limit_bytes: int, address: str) -> TidegateError:
-    """The answer is longer than the limit."""
-    why = (
-        f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and "
-        f"was not read to its end. {MEANWHILE}"
-    )
-    return Incomplete(
-        Reason.METRICS_INCOMPLETE, f"{why} Ask for a shorter piece of time or for fewer series."
-    )
-
-
-def other_content(kind: str, why: str, *, wanted: str, address: str) -> TidegateError:
-    """A whole answer of another kind, as of a gateway without this API, or of a login page."""
-    problem = f"What answered at {address} is {kind} instead of {wanted}{why}. {MEANWHILE}"
-    return Incomplete(
-        Reason.METRICS_INCOMPLETE,
-        f"{problem} Check the address; a login page answers like this, too.",
-    )
-
-
-def damaged(why: object, address: str) -> TidegateError:
-    """The right kind of answer, but not whole."""
-    return Damaged(
-        Reason.METRICS_INCOMPLETE,
-        (
-            f"The answer of Prometheus at {address} cannot be read: {why}. {MEANWHILE} Look at its "
-            f"log."
+def failures_of(address: str) -> Failures:
+    """What goes wrong with reading history."""
+    return Failures(
+        address,
+        _NO_USAGE,
+        setting="the address",
+        login="the login",
+        login_text="it",
+        certificates="the address and the certificates",
+        files=(
+            "the paths of token and certificates, and that there is a folder for temporary files"
         ),
+        fewer="Ask for a shorter time range or fewer series.",
     )
-
-
-def no_floats(why: object, address: str) -> TidegateError:
-    """Samples that are no numbers."""
-    problem = (
-        f"The answer of Prometheus at {address} has chunks {why}, where counters or gauges "
-        f"were wanted. {MEANWHILE}"
-    )
-    return InvalidResource(
-        f"{problem} Narrow the selection to metrics that are plain numbers.",
-        Reason.METRICS_UNREADABLE,
-    )
-
-
-def partial(warnings: str, address: str) -> TidegateError:
-    """Prometheus itself says that something may be missing."""
-    why = (
-        f"Prometheus at {address} warns that its answer may lack something: "
-        f"{warnings[:SHOWN_CHARACTERS]}. {MEANWHILE}"
-    )
-    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
 
 # `question_timeout_seconds` of the server is for the control loop's readings; history takes longer.
@@ -325,13 +187,13 @@ class _TokenFile(AuthBase):
             token = self._path.read_text(encoding="utf-8").strip()
             if not (token and token.isascii() and token.isprintable()):
                 raise requests.exceptions.InvalidHeader(
-                    "the token has signs that no header can carry"
+                    "the token contains a character that no header can have"
                 )
             self._token, self._seen = token, seen
         return self._token
 
 
-_WORTH_REPEATING = (Unreachable, Damaged)
+_WORTH_REPEATING = (Unreachable, BrokenOff)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 10.0
 _PIECE_BYTES = 256 * 1024
 
@@ -357,11 +219,11 @@ class Answer:
         limit_bytes: int,
         until: float,
         monotonic: Callable[[], float],
-        address: str,
+        failures: Failures,
     ) -> None:
         self.kind = response.headers.get("Content-Type", "")
         self.packed = response.headers.get("Content-Encoding", "").lower()
-        self.address = address
+        self.failures = failures
         self.limit_bytes = limit_bytes
         self._response = response
         self._until = until
@@ -380,21 +242,20 @@ class Answer:
                     pieces.append(piece)
                     left -= len(piece)
                     if left < 0:
-                        raise too_large(self.limit_bytes, self.address)
+                        raise self.failures.too_large(self.limit_bytes)
                     if self._monotonic() > self._until:
-                        raise too_slow(self.address)
+                        raise self.failures.too_slow()
             except (HTTPError, OSError, ValueError) as error:  # ValueError: TLS that was hung up
                 if is_over():
-                    raise too_slow(self.address) from error
+                    raise self.failures.too_slow() from error
                 raise
             if is_over():  # an answer of no stated length seems to be whole then
-                raise too_slow(self.address)
+                raise self.failures.too_slow()
         return b"".join(pieces)
 
     def other_content(self, wanted: str, why: Exception | None = None) -> TidegateError:
         """The error for an answer of another kind than wanted; `why` shows nothing of the body."""
-        kind, because = body_kind(self._response), "" if why is None else f": {why}"
-        return other_content(kind, because, wanted=wanted, address=self.address)
+        return self.failures.other_content(body_kind(self._response), wanted, why)
 
 
 @contextmanager
@@ -429,6 +290,7 @@ class Exchange:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.address = shown_address(settings.server.url)
+        self.failures = failures_of(self.address)
         self._settings = settings
         self._monotonic = monotonic
         self._pause = pause
@@ -480,14 +342,18 @@ class Exchange:
                 with self._posted(question, until) as response:
                     return read(self._answer(response, until))
         except NoSlot:
-            raise no_slot(self.address, self._settings.parallel_requests) from None
+            number = self._settings.parallel_requests
+            why = f"{number} other requests of this machine were running all the time"
+            raise self.failures.unreachable(
+                why, "Allow more time, or more parallel requests."
+            ) from None
         except (OSError, HTTPError) as error:  # the errors of requests are OSErrors
-            raise broken(error, self.address) from error
+            raise self.failures.broken(error) from error
 
     def _posted(self, question: Question, until: float) -> requests.Response:
         left_seconds = until - self._monotonic()
         if left_seconds <= 0:
-            raise too_slow(self.address)
+            raise self.failures.too_slow()
         timeouts = (
             min(self._settings.server.connect_timeout_seconds, left_seconds),
             min(self._settings.read_timeout_seconds, left_seconds),
@@ -504,14 +370,14 @@ class Exchange:
             said = refused_because(
                 response, until_monotonic_seconds=until, monotonic=self._monotonic
             )
-            raise refusal(response, said, self.address)
+            raise self.failures.refusal(response, said)
         limit_bytes = self._settings.answer_limit_bytes
         return Answer(
             response,
             limit_bytes=limit_bytes,
             until=until,
             monotonic=self._monotonic,
-            address=self.address,
+            failures=self.failures,
         )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from tidegate.prometheus.answer import NotJson, NotSamples, read_answer
 from tidegate.prometheus.series import Series
 from tidegate.rollup.samples import Selection, SeriesSamples, promql
-from tidegate.rollup.transport import exchange
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 
@@ -82,7 +81,7 @@ def seconds(time_ms: int) -> str:
 def read_matrix(answer: Answer) -> list[SeriesSamples]:
     """Each series with all that came, NaN too.
 
-    Raises Incomplete for a partial answer or another kind, Damaged for one that broke off.
+    Raises Incomplete for a partial answer or another kind, BrokenOff for one that ended early.
     """
     body = answer.whole()
     usual = read_usual(body)
@@ -92,12 +91,12 @@ def read_matrix(answer: Answer) -> list[SeriesSamples]:
         found = read_answer(iter([body]), _converted)
     except NotJson as error:
         if "json" in answer.kind:
-            raise exchange.damaged(error, answer.address) from error
+            raise answer.failures.broken_off(error) from error
         raise answer.other_content("JSON", error) from error
     except NotSamples as error:
         raise answer.other_content("samples over a range", error) from error
     if found.warnings:
-        raise exchange.partial("; ".join(found.warnings), answer.address)
+        raise answer.failures.partial("; ".join(found.warnings))
     return found.items
 
 

@@ -15,9 +15,9 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.errors import TidegateError
+from tidegate.errors import InvalidResource, TidegateError
 from tidegate.rollup.samples import ReadRequest, Selection
-from tidegate.rollup.transport import encoding, exchange
+from tidegate.rollup.transport import encoding
 from tidegate.rollup.transport.encoding import (
     ChunkPlaces,
     DecodedChunks,
@@ -31,6 +31,7 @@ from tidegate.rollup.transport.encoding import (
 )
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.series import HistoryReader, StoredSeries
+from tidegate_logic.reasons import Reason
 
 # Request of remote read (prometheus/prompb/remote.proto): label matchers over a closed time range.
 
@@ -331,9 +332,14 @@ def _checked(kind: AnswerKind, answer: Answer, read: Callable[[Answer], Result])
     try:
         return read(answer)
     except Malformed as error:
-        raise exchange.damaged(error, answer.address) from error
+        raise answer.failures.broken_off(error) from error
     except (UnknownEncoding, Histograms) as error:
-        raise exchange.no_floats(error, answer.address) from error
+        failures = answer.failures
+        raise InvalidResource(
+            f"The answer of Prometheus at {failures.address} has chunks {error} instead of "
+            f"counters or gauges. {failures.meanwhile} Select only metrics that are plain numbers.",
+            Reason.METRICS_UNREADABLE,
+        ) from error
 
 
 class RemoteReadChunks(_RemoteRead):
@@ -435,5 +441,5 @@ class RemoteReadSamples(_RemoteRead):
 def _samples_in(answer: Answer) -> StoredSeries:
     block = answer.whole()
     if unpacked_bytes(block) > answer.limit_bytes:
-        raise exchange.too_large(answer.limit_bytes, answer.address)
+        raise answer.failures.too_large(answer.limit_bytes)
     return read_samples(unpacked(block))
