@@ -51,8 +51,8 @@ doctor: ## List what this machine lacks, and the command that installs it
 ##@ Test
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own, the longest first. Tests without real parts never wait, so they take what the others leave.
-KINDS := operators brokers throttling kraft replicas
-INTEGRATION := integration-throttling integration-operators integration-rest integration-rollup integration-brokers integration-kraft integration-kubernetes integration-replicas integration-console
+KINDS := operators brokers throttling kraft
+INTEGRATION := integration-throttling integration-replicas integration-operators integration-rollup integration-rest integration-kraft integration-brokers integration-kubernetes integration-console
 AT_ONCE := 6
 
 .PHONY: test
@@ -63,7 +63,7 @@ test: setup ## Set everything up and run the tests, those on real parts too (tho
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (three minutes alone)
-	nice -n 12 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PATIENT) $(PYTEST)
+	nice -n 12 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
@@ -72,26 +72,29 @@ test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus an
 
 # Throttling reads figures of the last seconds, so its scrapes come first when the processor is busy.
 BEHIND := nice -n 4
-# Parts that start beside each other on a busy machine take minutes; this is for what hangs.
-PATIENT := --timeout=600
 # Usage rollups need no part that others have, and others need not load Spark's libraries; the console's pages need a
 # browser.
 ROLLUP := tests/integration/rollup
 CONSOLE := tests/integration/console
-ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE) $(PATIENT)
+ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE)
+OPERATORS := tests/integration/operator
 # Most of these need a Kubernetes API and nothing else.
 KUBERNETES := $(addprefix tests/integration/,chart gitops kube release resources)
-OF_NO_KIND := integration and not long $(KINDS:%=and not %)
+OF_NO_KIND := integration and not long and not replicas $(KINDS:%=and not %)
 integration-throttling: BEHIND :=
 .PHONY: $(INTEGRATION)
 $(KINDS:%=integration-%): integration-%: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "$* and not long" $(PYTEST)
+# Operators that mostly wait share a process, those on a Kafka without ZooKeeper too.
+integration-kraft: ON_PARTS += --ignore=$(OPERATORS)
+integration-replicas: setup
+	$(BEHIND) $(PYTHON) -m pytest $(OPERATORS) -m "(replicas or kraft) and not long" $(PYTEST)
 integration-rollup: setup
-	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) $(PATIENT) -m "not long" $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) -m "not long" $(PYTEST)
 integration-console: setup
-	$(BEHIND) $(PYTHON) -m pytest $(CONSOLE) $(PATIENT) -m "not long" $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(CONSOLE) -m "not long" $(PYTEST)
 integration-kubernetes: setup
-	$(BEHIND) $(PYTHON) -m pytest $(KUBERNETES) $(PATIENT) -m "$(OF_NO_KIND)" $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(KUBERNETES) -m "$(OF_NO_KIND)" $(PYTEST)
 integration-rest: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) $(KUBERNETES:%=--ignore=%) -m "$(OF_NO_KIND)" $(PYTEST)
 
@@ -99,7 +102,8 @@ integration-rest: setup
 .PHONY: test-long
 test-long: setup ## Run the tests that take minutes each: a migration to KRaft, kills, a rival, replicas that come and go (root)
 	$(PYTHON) -m lab prepare
-	$(PYTHON) -m pytest tests/integration $(PATIENT) -m long -n 4 --dist loadfile $(PYTEST)
+	$(PYTHON) -m pytest tests/integration -m long -n 4 --dist loadfile $(PYTEST)
+	$(PYTHON) -m pytest tests/unit -k "not bad_days" -n auto --maxprocesses=4 --hypothesis-profile=thorough $(PYTEST)
 
 .PHONY: simulate
 simulate: setup ## Play days full of faults with the whole operator in virtual time (SEED=1 SEEDS=200; one seed prints its steps)
@@ -123,9 +127,9 @@ move-kills: setup ## Kill operator, broker, controller and the tool while partit
 
 .PHONY: test-transports
 test-transports: setup ## Read history from Prometheus 3 and Thanos, and play a store's life in GCS and Azure emulators (compiles them once, minutes)
-	PROMETHEUS=3 $(PYTHON) -m pytest $(ROLLUP)/test_transports.py $(ROLLUP)/test_encrypted_history.py $(PATIENT) $(PYTEST)
+	PROMETHEUS=3 $(PYTHON) -m pytest $(ROLLUP)/test_transports.py $(ROLLUP)/test_encrypted_history.py $(PYTEST)
 	$(PYTHON) -m pytest $(ROLLUP)/with_object_stores.py $(PYTEST)
-	$(PYTHON) -m pytest $(ROLLUP)/with_thanos.py $(PATIENT) $(PYTEST)
+	$(PYTHON) -m pytest $(ROLLUP)/with_thanos.py $(PYTEST)
 
 .PHONY: store-kills
 store-kills: setup ## Kill a process that publishes into S3, again and again (KILLS=100 SEED=<number>)
@@ -153,7 +157,7 @@ e2e: setup ## Play the scenarios with Pods on a real cluster: LAB=kind (default)
 	$(PYTHON) -m lab doctor --quiet
 	@# Before any test, whose time would be up long before a Kubernetes is compiled.
 	$(PYTHON) -m lab prepare $(or $(LAB),$(if $(KUBECONFIG),node,kind))
-	$(PYTHON) -m pytest e2e --timeout=600 $(PYTEST)
+	$(PYTHON) -m pytest e2e $(PYTEST)
 
 .PHONY: walk
 walk: setup ## Paste docs/kind.md line by line in an empty home directory: at most 3 minutes from an empty kind to an enforced quota (root)
@@ -163,7 +167,7 @@ walk: setup ## Paste docs/kind.md line by line in an empty home directory: at mo
 .PHONY: walk-tutorials
 walk-tutorials: setup ## Paste two tutorials line by line in an empty home directory, on real parts, and compare what they show (root, minutes)
 	$(PYTHON) -m lab prepare
-	$(PYTHON) -m pytest tests/integration/commands/walked_tutorials.py -s $(PATIENT) $(PYTEST)
+	$(PYTHON) -m pytest tests/integration/commands/walked_tutorials.py -s $(PYTEST)
 
 .PHONY: walk-strimzi
 walk-strimzi: setup ## Paste README's install block and the tutorial beside Strimzi in an empty home directory, on kind with a stand-in for Strimzi (root)

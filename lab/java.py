@@ -12,7 +12,7 @@ from functools import cache as remembered
 from pathlib import Path
 
 from lab import cache, process
-from lab.process import Process
+from lab.process import Process, patience
 
 # Where the classes lie that a Java program of the lab has loaded before, for its next start (the
 # JVM's class-data sharing).
@@ -94,7 +94,7 @@ def _version(java: str) -> str:
             check=False,
             capture_output=True,
             text=True,
-            timeout=_PROBE_TIMEOUT_SECONDS,
+            timeout=patience(_PROBE_TIMEOUT_SECONDS),
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -30,7 +30,7 @@ from lab.java import properties, start_java
 from lab.kafka_admin import KafkaAdmin, can_log_in, login_settings
 from lab.network import Namespace, Network, free_port
 from lab.packages import JMX_RULES, jmx_agent, kafka_jars
-from lab.process import Process, wait_until
+from lab.process import Process, patience, wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 
 # One Kafka 3.9 broker in ZooKeeper mode: its settings, its process and its log. It knows nothing of
@@ -368,10 +368,10 @@ def use_as_labs_do(plan: BrokerPlan) -> None:
 def _produce_and_fetch(login: dict[str, Any]) -> None:
     producer = Producer(login)
     producer.produce(_TOPIC, b"recorded")
-    unsent = producer.flush(_ANSWER_TIMEOUT_SECONDS)
+    unsent = producer.flush(patience(_ANSWER_TIMEOUT_SECONDS))
     consumer = Consumer({**login, "group.id": _TOPIC})
     consumer.assign([TopicPartition(_TOPIC, 0, 0)])
-    record = None if unsent else consumer.poll(_ANSWER_TIMEOUT_SECONDS)
+    record = None if unsent else consumer.poll(patience(_ANSWER_TIMEOUT_SECONDS))
     consumer.close()
     if record is None or record.value() != b"recorded":
         raise LabError(f"A record did not get through {login['bootstrap.servers']} and back.")

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from lab.errors import LabError
-from lab.process import wait_until
+from lab.process import patience, wait_until, when_busy
 
 with warnings.catch_warnings():
     # kafka-python loads its message definitions by a function that Python 3.11 calls deprecated
@@ -80,8 +80,8 @@ class KafkaAdmin:
             config=dict(config or {}),
         )
         client = self._client()
-        client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(
-            _TIMEOUT_SECONDS
+        client.create_topics([topic], operation_timeout=patience(_TIMEOUT_SECONDS))[name].result(
+            patience(_TIMEOUT_SECONDS)
         )
         self.wait_for_leaders(
             name,
@@ -92,8 +92,8 @@ class KafkaAdmin:
     def delete_topic(self, name: str) -> None:
         """Delete a topic; brokers delete its files a moment later."""
         client = self._client()
-        client.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(
-            _TIMEOUT_SECONDS
+        client.delete_topics([name], operation_timeout=patience(_TIMEOUT_SECONDS))[name].result(
+            patience(_TIMEOUT_SECONDS)
         )
 
     def leaders(self, topic: str) -> dict[int, int]:
@@ -147,7 +147,10 @@ class KafkaAdmin:
             # A partition that cannot have an election yet is refused; the caller looks at the
             # leaders instead.
             client.elect_leaders(
-                _PREFERRED, [topic], timeout_ms=int(_TIMEOUT_SECONDS * 1000), raise_errors=False
+                _PREFERRED,
+                [topic],
+                timeout_ms=int(patience(_TIMEOUT_SECONDS) * 1000),
+                raise_errors=False,
             )
         finally:
             client.close()
@@ -164,7 +167,7 @@ class KafkaAdmin:
                     AdminPartition(*partition): None if target is None else list(target)
                     for partition, target in replicas.items()
                 },
-                timeout_ms=int(_TIMEOUT_SECONDS * 1000),
+                timeout_ms=int(patience(_TIMEOUT_SECONDS) * 1000),
             )
         finally:
             client.close()
@@ -190,7 +193,7 @@ class KafkaAdmin:
         credential = ScramCredentialInfo(kind, _SCRAM_ITERATIONS)
         upsertion = UserScramCredentialUpsertion(user, credential, password.encode())
         client = self._client()
-        client.alter_user_scram_credentials([upsertion])[user].result(_TIMEOUT_SECONDS)
+        client.alter_user_scram_credentials([upsertion])[user].result(patience(_TIMEOUT_SECONDS))
 
     def _all_agree(self, holds: Callable[[Any], bool]) -> bool:
         servers = [server for server in self._bootstrap_servers.split(",") if _listens(server)]
@@ -210,7 +213,7 @@ class KafkaAdmin:
 
     def _metadata(self) -> Any:
         try:
-            return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
+            return self._client().list_topics(timeout=patience(_TIMEOUT_SECONDS))
         except KafkaException as error:
             if error.args[0].code() == KafkaError._PARTIAL:
                 raise _NoBrokerYet(
@@ -219,7 +222,7 @@ class KafkaAdmin:
                 ) from error
             raise LabError(
                 f"No broker of {self._bootstrap_servers} answered a metadata request within "
-                f"{_TIMEOUT_SECONDS:g} s: {error}"
+                f"{patience(_TIMEOUT_SECONDS):.3g} s: {error}.{when_busy()}"
             ) from error
 
 
@@ -254,7 +257,7 @@ def can_log_in(
             "error_cb": _note_refusal(refusals),
         }
     )
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    deadline = time.monotonic() + patience(_TIMEOUT_SECONDS)
     while time.monotonic() < deadline:
         try:
             client.list_topics(timeout=0.25)
@@ -266,7 +269,7 @@ def can_log_in(
             return True
     raise LabError(
         f"{bootstrap_servers} neither accepted nor refused the login of {user} within "
-        f"{_TIMEOUT_SECONDS:g} s."
+        f"{patience(_TIMEOUT_SECONDS):.3g} s.{when_busy()}"
     )
 
 

@@ -15,13 +15,16 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from lab.errors import LabError
+from lab.errors import LabError, say
+
+T = TypeVar("T")
 
 # Commands that end by themselves: what they write, or an error that shows what they complained of.
 
@@ -48,10 +51,12 @@ def output_of(
             cwd=working_directory,
             capture_output=True,
             text=True,
-            timeout=timeout_seconds,
+            timeout=patience(timeout_seconds),
         )
     except subprocess.TimeoutExpired:
-        raise LabError(f"`{shown}` had not ended after {timeout_seconds:g} s.") from None
+        raise LabError(
+            f"`{shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
+        ) from None
     if done.returncode != 0:
         raise LabError(
             f"`{shown}` failed with code {done.returncode}: {(done.stdout + done.stderr).strip()}"
@@ -151,14 +156,15 @@ class Process:
     def wait(self, timeout_seconds: float) -> int:
         """The exit code once it has ended.
 
-        Raises `LabError` with the log's tail when it has not within the time.
+        Raises `LabError` with the log's tail when it has not within the time, or within the
+        `patience` that a busy machine needs for it.
         """
-        deadline = time.monotonic() + timeout_seconds
+        began = time.monotonic()
         while (code := self.exit_code) is None:
-            if time.monotonic() >= deadline:
+            if _is_over(began, timeout_seconds):
                 raise LabError(
-                    f"{self.name} (pid {self.pid}) was still running after {timeout_seconds:g} "
-                    f"s.\n{self.log_tail()}"
+                    f"{self.name} (pid {self.pid}) was still running after "
+                    f"{patience(timeout_seconds):.3g} s.{when_busy()}\n{self.log_tail()}"
                 )
             time.sleep(_POLL_SECONDS)
         return code
@@ -228,6 +234,20 @@ def start(
     return process
 
 
+@contextlib.contextmanager
+def started(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """A part of the lab that is made and started once more where its first start fails: on a busy
+    machine somebody may have taken one of its ports by then.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            part = stack.enter_context(make())
+        except LabError as error:
+            say("tests", f"a part is started once more; the first start failed: {error}")
+            part = stack.enter_context(make())
+        yield part
+
+
 def log_tail(log_path: Path, lines: int = 20) -> str:
     """The last `lines` lines of a log file under a heading that names the file."""
     try:
@@ -271,7 +291,47 @@ def _stop_all() -> None:
 # and stops nothing.
 
 
-T = TypeVar("T")
+LONGEST_PATIENCE_SECONDS = 600.0
+
+
+def slowness() -> float:
+    """How many times as long work takes now as on a quiet machine: the threads that want to run for
+    each processor, on average of the last minute or now, whichever are more; 1 at least.
+
+    The kernel gives whoever is nice a fifth less for each step where others want to run.
+    """
+    load, _, _, threads, _ = Path("/proc/loadavg").read_text().split()
+    running = int(threads.partition("/")[0])
+    each = max(float(load), running) / len(os.sched_getaffinity(0))
+    return each * 1.25 ** max(0, os.nice(0)) if each > 1 else 1.0
+
+
+def patience(seconds: float) -> float:
+    """How long to wait for what comes within `seconds` on a quiet machine: as much longer as this
+    one is slower now, up to 600 s. What needs more than 600 s by itself gets just that.
+    """
+    return max(seconds, min(seconds * slowness(), LONGEST_PATIENCE_SECONDS))
+
+
+_BUSY = 5.0  # of `slowness`
+
+
+def when_busy() -> str:
+    """What an error adds when it is the machine that may be at fault; else nothing."""
+    times = slowness()
+    if times < _BUSY:
+        return ""
+    return (
+        f" This machine is busy: work takes about {times:.0f} times as long as on a quiet one. Try "
+        f"again when it has less to do."
+    )
+
+
+def _is_over(began: float, seconds: float) -> bool:
+    passed = time.monotonic() - began
+    return passed >= seconds and passed >= patience(seconds)
+
+
 _LONG_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 0.5
 
 
@@ -302,34 +362,35 @@ def wait_until(
 ) -> T:
     """Poll `condition` until it is truthy and return what it gave.
 
-    `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`,
-    or at once when one of the `processes` it depends on has ended; both show the tails of their
-    logs. A condition that raises is not caught. One that takes long, such as a command, is asked
-    less often: it would take the processor from what it waits for.
+    `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`
+    (on a busy machine after the `patience` that it needs for them), or at once when one of the
+    `processes` it depends on has ended; both show the tails of their logs. A condition that raises
+    is not caught. One that takes long, such as a command, is asked less often: it would take the
+    processor from what it waits for.
     """
-    deadline = time.monotonic() + timeout_seconds
+    began = time.monotonic()
     while True:
         asked_at = time.monotonic()
         answer = condition()
         if answer:
             return answer
         _fail_on_ended(processes, what)
-        now = time.monotonic()
-        if now >= deadline:
+        if _is_over(began, timeout_seconds):
             raise LabError(
                 "\n".join(
                     [
-                        f"Waited {timeout_seconds:g} s for {what}; it did not come.",
+                        f"Waited {patience(timeout_seconds):.3g} s for {what}; it did not come."
+                        f"{when_busy()}",
                         *_tails(processes),
                     ]
                 )
             )
-        took_seconds = now - asked_at
+        took_seconds = time.monotonic() - asked_at
         if took_seconds > _LONG_SECONDS:
             pause_seconds = min(2 * took_seconds, _LONGEST_PAUSE_SECONDS)
         else:
             pause_seconds = 0.0
-        time.sleep(min(max(poll_seconds, pause_seconds), deadline - now))
+        time.sleep(max(poll_seconds, pause_seconds))
 
 
 def _fail_on_ended(processes: Sequence[Process], what: str) -> None:

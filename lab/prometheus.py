@@ -27,7 +27,7 @@ from lab.errors import say
 from lab.kafka import Broker, BrokersLab
 from lab.network import free_port
 from lab.packages import PROMETHEUS, GoModule, unpacked
-from lab.process import Process, wait_until
+from lab.process import Process, patience, wait_until
 
 # An exporter whose metrics are made up anew for every scrape, so that counters grow, fall and
 # vanish as a test wants.
@@ -293,7 +293,7 @@ class PrometheusLab:
     def _is_ready(self) -> bool:
         try:
             with self._session() as session:
-                return session.get(f"{self.url}/-/ready", timeout=1).ok
+                return session.get(f"{self.url}/-/ready", timeout=patience(1)).ok
         except OSError:
             return False
 
@@ -302,7 +302,10 @@ class PrometheusLab:
 
     def _api(self) -> PrometheusConnect:
         return PrometheusConnect(
-            self.url, session=self._session(), timeout=_QUERY_TIMEOUT_SECONDS, retry=Retry(0)
+            self.url,
+            session=self._session(),
+            timeout=round(patience(_QUERY_TIMEOUT_SECONDS)),
+            retry=Retry(0),
         )
 
     def _session(self) -> requests.Session:

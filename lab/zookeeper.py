@@ -18,7 +18,7 @@ from lab.doctor import refuse_missing
 from lab.java import properties, start_java
 from lab.network import free_port
 from lab.packages import clock_behind, kafka_jars
-from lab.process import Process, wait_until
+from lab.process import Process, patience, wait_until
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _START_TIMEOUT_SECONDS = 60
@@ -173,7 +173,9 @@ class ZooKeeperLab:
     def said(self, command: str) -> str:
         """Its answer to a command of four letters; empty while nothing answers."""
         try:
-            with socket.create_connection((self.host, self.port), timeout=1) as connection:
+            with socket.create_connection(
+                (self.host, self.port), timeout=patience(1)
+            ) as connection:
                 connection.sendall(command.encode())
                 return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
         except OSError:

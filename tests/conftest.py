@@ -2,10 +2,13 @@
 temporary folder, and the goldens.
 """
 
+import gc
 import os
 import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +18,13 @@ from tests.goldens.golden import GoldenFile
 
 # On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for
 # the change that it was given and not for luck. Deadlines would only measure how busy a shared
-# machine is.
-settings.register_profile("developer", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+# machine is. `make test-long` searches thoroughly: a large test takes a part of `max_examples`.
+settings.register_profile("developer", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=400)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
+
+_FAILED = pytest.StashKey[bool]()
 
 # A shell lets its background jobs ignore SIGINT, and every process below inherits that. Some tests
 # send one.
@@ -47,6 +53,31 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
         file.check(f"{test}: {name}" if name else test, text)
 
     return check
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """What a test that failed has left open is closed before the next one, which would be blamed
+    for it: the frames of a failure are kept until then.
+    """
+    done = yield
+    if item.stash.get(_FAILED, False):
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            vars(sys).pop(name, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+    return done
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

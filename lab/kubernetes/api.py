@@ -24,7 +24,7 @@ from lab.cache import RunDirectory
 from lab.errors import say
 from lab.kubernetes.tools import kube_binary, run_kubectl
 from lab.network import free_port
-from lab.process import NICENESS, Process, start, wait_until
+from lab.process import NICENESS, Process, patience, start, wait_until
 
 # The key that signs ServiceAccount tokens in the lab, made with the standard library alone.
 #
@@ -277,7 +277,7 @@ def _answers(host: str, port: int, path: str) -> bool:
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(host, port, timeout=5.0, context=trusting)
+    connection = http.client.HTTPSConnection(host, port, timeout=patience(5), context=trusting)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lab.errors import LabError
 from lab.packages import GoModule
+from lab.process import patience, when_busy
 
 # What an API server of the lab writes down of the calls made to it: its audit policy. A test reads
 # which rights were made use of.
@@ -64,7 +66,7 @@ def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
         [str(LUAHEALTH.binary()), str(script), *map(str, objects)],
         capture_output=True,
         text=True,
-        timeout=_TIMEOUT_SECONDS,
+        timeout=patience(_TIMEOUT_SECONDS),
     )
     if done.returncode != 0:
         raise LabError(f"Argo CD could not run {script}: {done.stderr.strip()}")
@@ -155,10 +157,13 @@ class Helm:
                 env=self._environment,
                 capture_output=True,
                 text=True,
-                timeout=timeout_seconds,
+                timeout=patience(timeout_seconds),
             )
         except subprocess.TimeoutExpired:
-            raise LabError(f"`helm {shown}` had not ended after {timeout_seconds:g} s.") from None
+            raise LabError(
+                f"`helm {shown}` had not ended after {patience(timeout_seconds):.3g} s."
+                f"{when_busy()}"
+            ) from None
         if done.returncode != 0:
             raise HelmFailed(
                 shown, exit_code=done.returncode, said=(done.stdout + done.stderr).strip()
@@ -192,7 +197,8 @@ def run_kubectl(
 ) -> str:
     """What kubectl, the part of `binary`, writes to stdout; its cache is beside the kubeconfig.
 
-    `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than
+    `input` goes to its stdin (`-f -`), and a `--timeout` in seconds grows with the machine's
+    slowness, as `timeout_seconds` does. Raises `KubectlFailed` when it ends with another code than
     0, `LabError` when it has not ended in time.
     """
     shown = " ".join(arguments)
@@ -201,17 +207,28 @@ def run_kubectl(
         "kubectl",
         f"--kubeconfig={kubeconfig}",
         f"--cache-dir={kubeconfig.parent / 'kubectl'}",
-        *arguments,
+        *map(_with_patience, arguments),
     ]
     try:
         done = subprocess.run(
-            command, input=input or "", capture_output=True, text=True, timeout=timeout_seconds
+            command,
+            input=input or "",
+            capture_output=True,
+            text=True,
+            timeout=patience(timeout_seconds),
         )
     except subprocess.TimeoutExpired:
-        raise LabError(f"`kubectl {shown}` had not ended after {timeout_seconds:g} s.") from None
+        raise LabError(
+            f"`kubectl {shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
+        ) from None
     if done.returncode != 0:
         raise KubectlFailed(shown, exit_code=done.returncode, stderr=done.stderr)
     return done.stdout
+
+
+def _with_patience(argument: str) -> str:
+    found = re.fullmatch(r"--timeout=(\d+)s", argument)
+    return f"--timeout={patience(int(found[1])):.0f}s" if found else argument
 
 
 KUBERNETES_VERSION = "v1.34.4"

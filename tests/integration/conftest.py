@@ -24,7 +24,7 @@ from lab.kafka import KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.network import free_port
-from lab.process import wait_until
+from lab.process import started, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 from tests.integration.kafka.certificates import Certificates, make_certificates
@@ -68,7 +68,7 @@ def _kind(item: pytest.Item) -> pytest.MarkDecorator | None:
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperLab]:
     """A ZooKeeper server with no Kafka on it."""
-    with ZooKeeperLab() as server:
+    with started(ZooKeeperLab) as server:
         yield server
 
 
@@ -99,7 +99,7 @@ def chroot_client(chroot: str) -> Iterator[KazooClient]:
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaLab]:
     """Three brokers on loopback. A test that kills one starts it again before it ends."""
-    with KafkaLab(brokers=3, users=SASL_USERS) as cluster:
+    with started(lambda: KafkaLab(brokers=3, users=SASL_USERS)) as cluster:
         yield cluster
 
 
@@ -113,7 +113,8 @@ AUTHORIZED = {
 @pytest.fixture(scope="session")
 def kraft() -> Iterator[KraftLab]:
     """A broker of Kafka 4 that is its own controller, and has an authorizer."""
-    with KraftLab(users=("alice", "bob"), server_properties=AUTHORIZED) as cluster:
+    users = ("alice", "bob")
+    with started(lambda: KraftLab(users=users, server_properties=AUTHORIZED)) as cluster:
         yield cluster
 
 
@@ -172,14 +173,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 @pytest.fixture(scope="session")
 def prometheus(kafka: KafkaLab) -> Iterator[PrometheusLab]:
     """A Prometheus that scrapes the JMX exporters of `kafka` every second."""
-    with monitoring(kafka) as server:
+    with started(lambda: monitoring(kafka)) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def kube_api() -> Iterator[KubeApi]:
     """A Kubernetes API: etcd, kube-apiserver and kube-controller-manager."""
-    with KubeApi() as api:
+    with started(KubeApi) as api:
         yield api
 
 

@@ -19,10 +19,10 @@ from lab.cache import RunDirectory
 from lab.errors import LabError
 from lab.kafka import KafkaLab
 from lab.network import Network
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from lab.zookeeper import ZooKeeperLab
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 REPOSITORY = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -85,14 +85,14 @@ def command_line(process: Path) -> str:
 def test_ctrl_c_leaves_nothing() -> None:
     with lab_of_another_process() as (keeper, lab_id):
         keeper.send_signal(signal.SIGINT)
-        keeper.wait(30)
+        keeper.wait(patience(30))
         assert traces_of(lab_id) == []
 
 
 def test_a_killed_labs_processes_end_with_it_and_the_next_lab_clears_the_rest() -> None:
     with lab_of_another_process() as (keeper, lab_id):
         keeper.kill()
-        keeper.wait(30)
+        keeper.wait(patience(30))
         wait_until(
             lambda: not processes_of(lab_id),
             "the killed lab's processes to end",

@@ -71,7 +71,6 @@ def test_zookeeper_keeps_its_data_over_a_crash(unique_name: str) -> None:
         client.close()
 
 
-@pytest.mark.timeout(180)
 def test_brokers_that_log_in_to_zookeeper_keep_strangers_from_writing() -> None:
     login = DigestLogin("kafka", "kafka-secret")
     with KafkaLab(brokers=1, zookeeper_logins=(login,), chroot="/guarded") as kafka:

@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.long]
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("version", "brokers", "controllers"),
     [

@@ -14,7 +14,7 @@ import requests
 
 from lab import process
 from lab.network import free_port
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.unit.test_tracing import KEY, Played, play  # noqa: F401 - a fixture
 from tidegate.tracing import new_pass_id, open_tracing
 
@@ -56,7 +56,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 def _listens(endpoint: str) -> bool:
     try:
-        requests.get(endpoint, timeout=5)
+        requests.get(endpoint, timeout=patience(5))
     except requests.ConnectionError:
         return False
     return True
@@ -93,8 +93,8 @@ def test_a_collector_that_is_away_costs_a_pass_nothing(
     played = play(tracing)
     begin = time.monotonic()
     played.run()
-    assert time.monotonic() - begin < 2.0
+    assert time.monotonic() - begin < patience(2.0)
     assert played.shelf.lines
     begin = time.monotonic()
     tracing.close()
-    assert time.monotonic() - begin < 20.0
+    assert time.monotonic() - begin < patience(20.0)

@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
+from lab.process import patience
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.plant import actor, simulated_cluster, want
 from tests.unit.controller_logic.replicating import FIXED, Cluster
@@ -285,14 +286,14 @@ def test_two_telemetries_in_one_process_count_apart() -> None:
 def test_metrics_are_served_until_the_server_is_closed(busy: Telemetry) -> None:
     server = MetricsServer(busy, port=0, address="127.0.0.1")
     address = f"http://127.0.0.1:{server.port}/metrics"
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=patience(10)) as answer:
         assert (
             'tidegate_quotas_managed{policy="orders",policy_namespace="streaming"} 1.0'
             in answer.read().decode()
         )
     server.close()
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(address, timeout=10)
+        urllib.request.urlopen(address, timeout=patience(10))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
 from tidegate.control.audit.sink import AuditQueue
@@ -156,7 +156,7 @@ class House:
         loop.start()
         wait_until(until, "what the test waits for", timeout_seconds=10, poll_seconds=0.005)
         loop.ask_to_stop()
-        assert loop.wait(10.0)
+        assert loop.wait(patience(10))
 
     def output(self) -> str:
         """Everything but the log."""

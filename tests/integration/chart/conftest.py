@@ -10,6 +10,7 @@ import pytest
 
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
+from lab.process import started
 from tests.integration.chart.rendering import HERE
 
 
@@ -24,7 +25,7 @@ def cluster() -> Iterator[KubeApi]:
     """An API server without Tidegate's CRDs, with those of the Prometheus operator, which accept
     any content.
     """
-    with KubeApi() as api:
+    with started(KubeApi) as api:
         api.install_crds(HERE / "monitoring.yaml")
         yield api
 

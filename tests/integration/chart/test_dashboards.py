@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from lab.packages import PROMETHEUS, unpacked
+from lab.process import patience, started
 from lab.prometheus import PrometheusLab
 from tests.doubles.simulated_console import EPOCH, Moment, moments
 from tests.unit.control.stage import Stage
@@ -143,10 +144,10 @@ def episode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
         [promtool, "tsdb", "create-blocks-from", "openmetrics", recording, place / "data"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience(120),
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    with PrometheusLab(directory=place) as prometheus:
+    with started(lambda: PrometheusLab(directory=place)) as prometheus:
         yield prometheus, began
 
 

@@ -17,6 +17,7 @@ import yaml
 
 from lab.kubernetes.tools import Helm, HelmFailed
 from lab.packages import PROMETHEUS, unpacked
+from lab.process import patience
 from tests.integration.chart.rendering import (
     CHART,
     CHECKOUT,
@@ -651,7 +652,9 @@ _ADDED_BY_PROMETHEUS = {"job", "instance", "le"}
 
 def promtool(*arguments: str) -> str:
     program = unpacked(PROMETHEUS) / "usr" / "bin" / "promtool"
-    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, timeout=patience(60)
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

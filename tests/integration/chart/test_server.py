@@ -24,7 +24,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm, HelmFailed, KubectlFailed
 from lab.network import free_port
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, only, rendered
 from tests.integration.operator.installation import one_of_each_kind
 from tests.unit.resources.documents import policy
@@ -101,7 +101,6 @@ def places(cluster: KubeApi) -> None:
         make_namespace(cluster, name)
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("places")
 @pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
 def test_the_server_accepts_every_object_without_a_warning(
@@ -121,7 +120,6 @@ def test_the_server_accepts_every_object_without_a_warning(
     assert len(applied) == len(objects(text))
 
 
-@pytest.mark.timeout(400)
 def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in(
     cluster: KubeApi, cluster_helm: Helm
 ) -> None:
@@ -142,7 +140,6 @@ def pods_of(cluster: KubeApi, namespace: str, *, at_least: int) -> list[dict[str
     return found if len(found) >= at_least else []
 
 
-@pytest.mark.timeout(400)
 def test_the_notes_name_the_next_commands_for_this_release(cluster_helm: Helm) -> None:
     printed = cluster_helm.run(
         "install",
@@ -272,7 +269,7 @@ class Release:
 
     def stop_operator(self) -> None:
         self.operator.terminate()
-        assert self.operator.wait(timeout=30) == 0
+        assert self.operator.wait(timeout=patience(30)) == 0
 
     def delete_namespace(self) -> None:
         self.api.kubectl("delete", "namespace", self.namespace, "--timeout=60s", timeout_seconds=70)
@@ -351,13 +348,12 @@ def container(helm: Helm, kind: str) -> dict[str, Any]:
     return dict(spec["containers"][0])
 
 
-@pytest.mark.timeout(240)
 def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowhere(
     release: Release, kafka: KafkaLab
 ) -> None:
     probe = container(release.helm, "Deployment")["livenessProbe"]["httpGet"]
     with urllib.request.urlopen(
-        f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=10
+        f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=patience(10)
     ) as answer:
         assert answer.status == 200
     script = container(release.helm, "Pod")["args"][0]
@@ -365,7 +361,7 @@ def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowh
         [sys.executable, "-c", script, "127.0.0.1", str(release.metrics_port)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(30),
     )
     assert test_pod.stdout == f"127.0.0.1:{release.metrics_port} is Tidegate.\n", test_pod.stderr
 
@@ -381,7 +377,6 @@ def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowh
     ]
 
 
-@pytest.mark.timeout(240)
 def test_a_policy_that_was_left_behind_goes_with_the_documented_commands(
     release: Release, kafka: KafkaLab
 ) -> None:
@@ -413,6 +408,6 @@ def test_a_policy_that_was_left_behind_goes_with_the_documented_commands(
         kafka.zookeeper_connect,
         "--yes",
     ]
-    done = subprocess.run(restore, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(restore, capture_output=True, text=True, timeout=patience(120))
     assert done.returncode == 0, done.stdout + done.stderr
     assert managed_by(kafka) is None

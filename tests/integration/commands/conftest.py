@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kafka_admin import login_settings
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back
 from tidegate.kafka.settings import ZooKeeperConnection
@@ -61,11 +61,11 @@ def use(kafka: BrokersLab, user: str, topic: str, password: str) -> None:
     producer = Producer(login)
     for partition in range(3):
         producer.produce(topic, b"x" * 10_000, partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(patience(20)) == 0
     consumer = Consumer({**login, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     seen: set[int | None] = set()
-    until = time.monotonic() + 20
+    until = time.monotonic() + patience(20)
     while len(seen) < 3 and time.monotonic() < until:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:

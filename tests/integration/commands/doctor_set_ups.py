@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from lab.kafka import BrokersLab
 from lab.kubernetes.api import KubeApi, service_account_kubeconfig
 from lab.packages import clock_behind
+from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget
 
 NOWHERE = "http://127.0.0.1:9"
@@ -139,7 +139,7 @@ def doctor(*arguments: str, environment: Mapping[str, str] | None = None) -> Rep
         [sys.executable, "-m", "tidegate", "doctor", "-o", "json", *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=patience(90),
         env={**os.environ, **(environment or {})},
     )
     assert done.stdout, done.stderr
@@ -172,6 +172,16 @@ def scraped(kafka: BrokersLab, *jobs: Mapping[str, Any]) -> PrometheusLab:
     return PrometheusLab(targets, configuration={"global": interval, "scrape_configs": configs})
 
 
+def wait_for_scrapes(prometheus: PrometheusLab) -> None:
+    """Return when every target was scraped often enough for a rate."""
+    wait_until(
+        lambda: prometheus.query("min(count_over_time(up[1m])) >= 4"),
+        "four scrapes of every target",
+        timeout_seconds=15,
+        poll_seconds=0.2,
+    )
+
+
 class DoctorOnSetUps:
     """Each broken set-up has findings that name the cause and the cure, and no others."""
 
@@ -195,7 +205,7 @@ class DoctorOnSetUps:
             setup.kafka, {"job_name": "kafka", "metric_relabel_configs": [drop]}
         ) as prometheus:
             setup.apply(metrics={"prometheus": {"url": prometheus.url}})
-            time.sleep(2)
+            wait_for_scrapes(prometheus)
             report = setup.doctor()
         assert report.problems() == {("series", "ClientsNotMetered")}
         fetch, produce = report.of("series")
@@ -221,7 +231,7 @@ class DoctorOnSetUps:
         with scraped(setup.kafka, job("a"), job("b")) as prometheus:
             mixed = {"prometheus": {"url": prometheus.url}}
             setup.apply(metrics=mixed)
-            time.sleep(3)
+            wait_for_scrapes(prometheus)
             report = setup.doctor()
             assert ("clusters", "MetricsAmbiguous") in report.problems()
             assert all("metrics.matchers" in one["toDo"] for one in report.of("clusters"))

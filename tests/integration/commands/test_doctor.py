@@ -11,14 +11,14 @@ import pytest
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.process import wait_until
+from lab.process import started, wait_until
 from lab.prometheus import PrometheusLab
 from tests.integration.commands.doctor_set_ups import DoctorOnSetUps, Report, Setup, doctor
 from tests.integration.operator.sockets import registered
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_quota_plugin_is_named_with_its_broker(setup: Setup, kafka: KafkaLab) 
 
 
 def test_a_server_without_the_custom_resources_has_the_cure_how_to_install_them() -> None:
-    with KubeApi() as bare:
+    with started(KubeApi) as bare:
         report = doctor("--kubeconfig", str(bare.kubeconfig))
     assert report.problems() == {("crds", "CustomResourcesMissing")}
     (one,) = report.of("crds")

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient as Acls
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.packages import with_quota_plugin
-from lab.process import wait_until
+from lab.process import patience, started, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from tests.integration.commands.conftest import use
 from tests.integration.commands.doctor_set_ups import DoctorOnSetUps, Setup
@@ -32,7 +32,7 @@ from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import BYTE_RATE_KEYS, Entity
 
-pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.kraft]
 
 USER, TOPIC = "shop", "doctor"
 PLUGIN = "io.strimzi.kafka.quotas.StaticQuotaCallback"
@@ -41,7 +41,7 @@ PLUGIN = "io.strimzi.kafka.quotas.StaticQuotaCallback"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KraftLab]:
     """A broker, and a user with a quota, so that it meters the user."""
-    with KraftLab(users=(USER,)) as kafka:
+    with started(lambda: KraftLab(users=(USER,))) as kafka:
         kafka.create_topic(TOPIC, [[1], [1], [1]])
         client = _client(kafka)
         quota = dict.fromkeys(BYTE_RATE_KEYS, "900000000")
@@ -151,7 +151,7 @@ def allowed(
     ]
     client = Acls({"bootstrap.servers": kafka.bootstrap_servers})
     for done in client.create_acls(bindings).values():
-        done.result(20)
+        done.result(patience(20))
     try:
         yield
     finally:
@@ -168,7 +168,7 @@ def allowed(
             for one in bindings
         ]
         for removed in client.delete_acls(filters).values():
-            removed.result(20)
+            removed.result(patience(20))
 
 
 def test_a_real_quota_plugin_is_named(
@@ -178,7 +178,7 @@ def test_a_real_quota_plugin_is_named(
         "client.quota.callback.class": PLUGIN,
         "client.quota.callback.static.kafka.admin.bootstrap.servers": "127.0.0.1:9",  # not asked
     }
-    with KraftLab(server_properties=settings, jars=with_quota_plugin) as kafka:
+    with started(lambda: KraftLab(server_properties=settings, jars=with_quota_plugin)) as kafka:
         kafka.create_topic(TOPIC, [[1]])
         setup = Setup(kafka, {}, prometheus, crds, namespace, USER, TOPIC)
         setup.apply()

@@ -15,10 +15,11 @@ import yaml
 from kazoo.client import KazooClient
 
 from lab.kafka import KafkaLab
+from lab.process import patience
 from tidegate.kafka.quota_node import config_path
 from tidegate_logic.model import Entity, QuotaKey
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
@@ -45,7 +46,10 @@ def quotas(kafka: KafkaLab, unique_name: str) -> Iterator[dict[Entity, dict[Quot
 
 def tidegate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tidegate", *arguments], capture_output=True, text=True, timeout=90
+        [sys.executable, "-m", "tidegate", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=patience(90),
     )
 
 

@@ -29,7 +29,7 @@ from lab.prometheus import PrometheusLab, ScrapeTarget
 from tidegate.prometheus.probe import Found, Probe
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 CHECKOUT = Path(__file__).parents[3]
 EXAMPLES = CHECKOUT / "examples" / "metrics"

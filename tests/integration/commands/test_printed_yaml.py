@@ -15,7 +15,7 @@ from tidegate.commands.inputs import yaml_documents
 from tidegate.yaml_text import yaml_text
 from tidegate_logic.model import Entity
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 # bare words that Go's YAML or PyYAML reads as something else than text, and their neighbours
 WORDS = (
@@ -74,7 +74,11 @@ texts = st.one_of(
     st.text("01_.eEoOxXbB+-:yYnN~", max_size=6),
     st.text(st.characters(codec="utf-8"), max_size=12),
 )
-slow = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(
+    max_examples=settings().max_examples // 5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 def as_kubectl_reads(api: KubeApi, text: str) -> Any:

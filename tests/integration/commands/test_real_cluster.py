@@ -14,6 +14,7 @@ import yaml
 from kazoo.client import KazooClient
 
 from lab.kafka import KafkaLab
+from lab.process import patience
 from tests.goldens.golden import numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
@@ -48,7 +49,10 @@ class EvenLeaders:
 def tidegate(*arguments: str) -> tuple[int, str, str]:
     """Run the command and return its exit code, its output and its errors."""
     done = subprocess.run(
-        [sys.executable, "-m", "tidegate", *arguments], capture_output=True, text=True, timeout=90
+        [sys.executable, "-m", "tidegate", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=patience(90),
     )
     return done.returncode, done.stdout, done.stderr
 

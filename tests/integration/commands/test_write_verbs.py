@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from lab.kubernetes.api import KubeApi, service_account_kubeconfig
+from lab.process import patience
 from tests.unit.resources.documents import policy, tier
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 PAUSED = "tidegate.io/paused"
 
@@ -34,7 +35,7 @@ class Person:
             ],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience(60),
         )
         return done.returncode, done.stdout, done.stderr
 

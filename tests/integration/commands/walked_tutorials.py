@@ -21,6 +21,7 @@ import pytest
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
+from lab.process import started
 from lab.prometheus import monitoring
 from lab.proxy import Proxy
 from lab.standing import cluster_tools, kafka_tools, write_tools
@@ -107,7 +108,7 @@ def walker(tmp_path: Path, hosts: Path) -> Iterator[Walker]:
     """An empty home directory, and a Kubernetes API with the CRDs."""
     home, tools = tmp_path / "home", tmp_path / "bin"
     home.mkdir()
-    with KubeApi() as api:
+    with started(KubeApi) as api:
         write_tools(tools, {**kafka_tools(tmp_path), **cluster_tools(api)})
         api.install_crds(ROOT / "crds")
         api.kubectl("create", "namespace", NAMESPACE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,11 +12,9 @@ import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from lab.browser import chromium
+from lab.process import patience, wait_until
 from tests.doubles.simulated_console import SimulatedSource, stopped_at
 from tidegate.console.server import Console, ConsoleSettings, make_app
-
-# A page waits for what should come: how long that takes is the machine's affair, not the page's.
-expect.set_options(timeout=60_000)
 
 
 @dataclass
@@ -46,13 +43,10 @@ def shown() -> Iterator[Shown]:
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    until = time.monotonic() + 30
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.05)
-    assert server.started
+    wait_until(lambda: server.started, "the console's server", timeout_seconds=30)
     yield Shown(console, f"http://127.0.0.1:{port}")
     server.should_exit = True
-    thread.join(timeout=10)
+    thread.join(timeout=patience(10))
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +70,9 @@ class Watched:
 def watched(browser: Browser, shown: Shown) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": 1300, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(60_000)  # of a machine that is busy with other tests
+    # A page waits for what should come: how long that takes is the machine's affair, not the page's.
+    page.set_default_timeout(1000 * patience(60))
+    expect.set_options(timeout=1000 * patience(60))
     foreign: list[str] = []
     errors: list[str] = []
     here = (shown.address, shown.address.replace("http:", "ws:"), "data:")

@@ -17,7 +17,7 @@ from kubernetes import client as kubernetes_client
 from lab.kubernetes.api import KubeApi, service_account_kubeconfig
 from lab.kubernetes.tools import Helm
 from lab.network import free_port
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.integration.chart.rendering import objects, only, rendered
 from tests.integration.console.conftest import Shown
 from tests.unit.resources.documents import policy, tier
@@ -281,25 +281,30 @@ def test_a_viewer_sees_only_the_kinds_and_namespaces_that_they_may_list(
     # the same through the pages
     shown.console.source, shown.console.access = live.source, live.access
     try:
-        bare = requests.get(shown.address, timeout=10, allow_redirects=False)
+        bare = requests.get(shown.address, timeout=patience(10), allow_redirects=False)
         assert (bare.status_code, bare.headers["location"]) == (303, "/login")
-        wrong = requests.get(shown.address, headers=_bearer("no-such-token"), timeout=10)
+        wrong = requests.get(shown.address, headers=_bearer("no-such-token"), timeout=patience(10))
         assert wrong.status_code == 401
-        page = requests.get(shown.address, headers=_bearer(tenant), timeout=10)
+        page = requests.get(shown.address, headers=_bearer(tenant), timeout=patience(10))
         assert page.status_code == 200
         assert f"policy-of-{namespace}" in page.text
         assert f"policy-of-{other}" not in page.text
         asked = f"{shown.address}/?policy={other}/policy-of-{other}"
-        assert f"{other}" not in requests.get(asked, headers=_bearer(tenant), timeout=10).text
-        nothing = requests.get(shown.address, headers=_bearer(stranger), timeout=10)
+        assert (
+            f"{other}"
+            not in requests.get(asked, headers=_bearer(tenant), timeout=patience(10)).text
+        )
+        nothing = requests.get(shown.address, headers=_bearer(stranger), timeout=patience(10))
         assert "There is no BrokerBandwidthPolicy here" in nothing.text
         person = requests.Session()
-        answer = person.post(f"{shown.address}/login", data={"token": tenant}, timeout=10)
+        answer = person.post(f"{shown.address}/login", data={"token": tenant}, timeout=patience(10))
         assert f"policy-of-{namespace}" in answer.text
         cookie = next(iter(person.cookies))
         assert cookie.has_nonstandard_attr("HttpOnly")
         assert tenant not in str(cookie.value)
-        refused = person.post(f"{shown.address}/login", data={"token": "nonsense"}, timeout=10)
+        refused = person.post(
+            f"{shown.address}/login", data={"token": "nonsense"}, timeout=patience(10)
+        )
         assert refused.status_code == 401
     finally:
         shown.console.access = None

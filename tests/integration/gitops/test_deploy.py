@@ -236,7 +236,7 @@ def owners_of_spec(document: dict[str, Any]) -> set[str]:
     }
 
 
-@pytest.mark.timeout(SECONDS + 240)
+@pytest.mark.timeout(SECONDS + 600)
 def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it_healthy(
     crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
 ) -> None:
@@ -274,12 +274,12 @@ def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it
     } == {name.partition("/")[2]: "Healthy" for name in OBJECTS}
 
 
-@pytest.mark.timeout(SECONDS + 240)
+@pytest.mark.timeout(SECONDS + 600)
 def test_the_server_leaves_the_crds_as_they_are(crds: KubeApi) -> None:
     assert crds.kubectl("diff", "--server-side", "-f", str(CHECKOUT / "crds")) == ""
 
 
-@pytest.mark.timeout(SECONDS + 240)
+@pytest.mark.timeout(SECONDS + 600)
 def test_the_cluster_leaves_the_operators_objects_as_they_are(
     kube_api: KubeApi, namespace: str, overlay: Path
 ) -> None:

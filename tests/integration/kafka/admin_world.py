@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.kafka import BrokersLab
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.log import LedgerLog
 from tidegate.kafka.adminapi.quotas import alter, describe
@@ -52,6 +52,9 @@ class FaultyClient(AdminClient):
         return answer
 
 
+_MARK = Entity("whoever-waits")
+
+
 def _play(actions: dict[str, list[Callable[[], object]]], kind: str) -> None:
     waiting = actions.get(kind)
     if waiting:
@@ -73,6 +76,7 @@ class AdminWorld:
     client: FaultyClient = field(init=False)
     others: AdminClient = field(init=False)
     stores: list[AdminQuotaStore] = field(default_factory=list)
+    _marks: int = 0
 
     def __post_init__(self) -> None:
         self.client = FaultyClient(self.settings)
@@ -111,6 +115,13 @@ class AdminWorld:
             timeout_seconds=10,
             poll_seconds=0.01,
         )
+
+    def let_it_show(self) -> None:
+        """Return when the broker shows what was confirmed to anybody before: it shows all changes in
+        the order in which they came, a moment later.
+        """
+        self._marks += 1
+        self.put(_MARK, {QuotaKey.PRODUCER_BYTE_RATE: str(self._marks)})
 
     def changes(self) -> int:
         return self.client.altered
@@ -157,7 +168,8 @@ class AdminWorld:
 
 def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
     """The shared brokers without any quota, and a ledger of this test alone."""
-    settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+    servers = tuple(kafka.bootstrap_servers.split(","))
+    settings = KafkaConnection(servers, request_timeout_seconds=patience(10))
     world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
     world.clear()
     yield world

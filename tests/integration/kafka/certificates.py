@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lab.doctor import refuse_missing
 from lab.packages import clock_behind
+from lab.process import patience
 
 
 @dataclass(frozen=True)
@@ -81,5 +82,9 @@ def _openssl(*arguments: str | Path, **environment: str) -> None:
         *map(str, arguments),
     ]
     subprocess.run(
-        command, check=True, capture_output=True, timeout=60, env={**os.environ, **environment}
+        command,
+        check=True,
+        capture_output=True,
+        timeout=patience(60),
+        env={**os.environ, **environment},
     )

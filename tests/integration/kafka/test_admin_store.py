@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 
 from lab.kafka import BrokersLab, KafkaLab, QuotaChange
 from lab.kraft import KraftLab
-from lab.process import wait_until
+from lab.process import patience, started, wait_until
 from tests.contract.quota_store_contract import (
     ALICE,
     BOB,
@@ -530,7 +530,7 @@ def grant(kraft: KraftLab, user: str, topic: str) -> None:
     ]
     client = AdminClient({"bootstrap.servers": kraft.bootstrap_servers})
     for done in client.create_acls(bindings).values():
-        done.result(20)
+        done.result(patience(20))
 
 
 def test_a_user_without_rights_is_named_them_and_with_exactly_those_it_works(
@@ -575,7 +575,7 @@ def test_a_topic_that_cannot_hold_a_ledger_is_refused(
     client = AdminClient({"bootstrap.servers": kraft.bootstrap_servers})
     client.create_topics([NewTopic(world.topic, replication_factor=1, **topic)])[
         world.topic
-    ].result(20)
+    ].result(patience(20))
     wait_until(lambda: world.topic in store.topic_names(), "the topic", timeout_seconds=10)
     with pytest.raises(UserActionRequired, match=words):
         store.claim(Claim(POLICY, "uid-1"))
@@ -609,7 +609,7 @@ def test_a_topic_that_was_made_anew_is_an_empty_ledger(
 ) -> None:
     store.claim(Claim(POLICY, "uid-1"))
     client = AdminClient({"bootstrap.servers": kraft.bootstrap_servers})
-    client.delete_topics([world.topic])[world.topic].result(20)
+    client.delete_topics([world.topic])[world.topic].result(patience(20))
     wait_until(lambda: store.facts().claim is None, "the claim to be gone", timeout_seconds=10)
     assert store.claim(Claim(POLICY, "uid-2")).epoch == 1
 
@@ -641,9 +641,8 @@ def test_brokers_apply_what_is_written(
 
 
 @pytest.mark.kraft
-@pytest.mark.timeout(180)
 def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_leader() -> None:
-    with KraftLab(brokers=3) as kafka:
+    with started(lambda: KraftLab(brokers=3)) as kafka:
         settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
         store = AdminQuotaStore(settings)
         woken = threading.Event()
@@ -656,7 +655,7 @@ def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_le
         store.write([first(seen, {PRODUCE: "2048"})], kafka.cluster_id)
         leader = kafka.leaders("__tidegate_ledger")[0]
         kafka.broker(leader).kill()
-        assert woken.wait(30)
+        assert woken.wait(patience(30))
         seen = store.read([ALICE])[ALICE]
         assert seen.ledger == record(ALICE, {PRODUCE: "2048"})
         (outcome,) = store.write([first(seen, {PRODUCE: "4096"}, at=2.0)], kafka.cluster_id)

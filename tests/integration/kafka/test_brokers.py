@@ -49,7 +49,6 @@ def zookeeper_client(kafka: KafkaLab) -> Iterator[KazooClient]:
     client.close()
 
 
-@pytest.mark.timeout(240)
 def test_brokers_apply_what_is_written_keep_logins_and_start_again(
     kafka: KafkaLab, store: ZooKeeperQuotaStore, zookeeper_client: KazooClient, unique_name: str
 ) -> None:
@@ -171,7 +170,6 @@ def test_the_brokers_report_the_same_cluster_id_and_run_no_quota_plugin(
     assert topology.quota_callbacks([1, 2, 3]) == {1: "", 2: "", 3: ""}
 
 
-@pytest.mark.timeout(180)
 def test_leaders_are_followed_when_the_broker_in_use_dies(
     kafka: KafkaLab, topology: KafkaTopology, unique_name: str
 ) -> None:

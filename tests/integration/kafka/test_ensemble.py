@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, KeeperState
 
-from lab.process import wait_until
+from lab.process import patience, started, wait_until
 from lab.zookeeper import ZooKeeperEnsemble, ZooKeeperLab
 from tests.contract.quota_store_contract import CLUSTER, PRODUCE, first, lay_out_kafka
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
@@ -24,7 +24,7 @@ from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate_logic.model import Entity, StoredQuota
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 WHOLE = {"leader": 1, "follower": 2}
 BATCH = 20
@@ -32,7 +32,7 @@ BATCH = 20
 
 @pytest.fixture(scope="module")
 def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with ZooKeeperEnsemble() as servers:
+    with started(ZooKeeperEnsemble) as servers:
         yield servers
 
 
@@ -86,7 +86,7 @@ class Writing:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(patience(60))
 
     def _run(self) -> None:
         for start in range(0, self.most, BATCH):

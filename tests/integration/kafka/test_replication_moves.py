@@ -19,7 +19,7 @@ import pytest
 
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
-from lab.process import wait_until
+from lab.process import started, wait_until
 from tests.integration.kafka.test_replication import MIB, World, around
 from tidegate.control.replication import PASS_SECONDS
 from tidegate.errors import TidegateError
@@ -31,7 +31,7 @@ from tidegate_logic.replication.throttles import (
     topic_resource,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 CHECKOUT = Path(__file__).parents[3]
 # Until the first pass has seen a move it is as fast as the brokers, so there has to be a rest. One
 # batch an answer keeps them to some tens of MB/s, whatever the machine.
@@ -239,7 +239,7 @@ def _until_in_sync(world: World) -> float:
 class TestWithZooKeeper(EveryCluster):
     @pytest.fixture
     def world(self) -> Iterator[World]:
-        with KafkaLab(brokers=3, server_properties=ONE_BATCH) as cluster:
+        with started(lambda: KafkaLab(brokers=3, server_properties=ONE_BATCH)) as cluster:
             yield from around(cluster)
 
 
@@ -247,5 +247,5 @@ class TestWithZooKeeper(EveryCluster):
 class TestWithKraft(EveryCluster):
     @pytest.fixture
     def world(self) -> Iterator[World]:
-        with KraftLab(brokers=3, server_properties=ONE_BATCH) as cluster:
+        with started(lambda: KraftLab(brokers=3, server_properties=ONE_BATCH)) as cluster:
             yield from around(cluster)

@@ -33,7 +33,7 @@ from tidegate.resources.policy import KafkaCluster
 from tidegate_logic.model import Entity, QuotaKey
 from tidegate_logic.reasons import Reason
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 CA = {"trustedCertificates": ({"secretName": "ca", "certificate": "ca.crt"},)}

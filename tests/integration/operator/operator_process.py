@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lab.cache import root as cache_directory
 from lab.kubernetes.api import KubeApi
 from lab.operator import operator_command
-from lab.process import Process, start, wait_until
+from lab.process import Process, patience, start, wait_until
 from tests.integration.operator.installation import LEASE_NAMESPACE
 
 
@@ -157,14 +157,16 @@ class OperatorProcess:
         return frozenset(re.findall(r"^# TYPE (\S+)", self._scrape(), re.MULTILINE))
 
     def _scrape(self) -> str:
-        with urllib.request.urlopen(self.wait_for("Metrics")["endpoint"], timeout=5) as answer:
+        with urllib.request.urlopen(
+            self.wait_for("Metrics")["endpoint"], timeout=patience(5)
+        ) as answer:
             return str(answer.read().decode())
 
 
 def _status(endpoint: str) -> int:
     """The HTTP status at this address, 0 while nothing listens there."""
     try:
-        with urllib.request.urlopen(endpoint, timeout=5) as answer:
+        with urllib.request.urlopen(endpoint, timeout=patience(5)) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refusal:
         return refusal.code

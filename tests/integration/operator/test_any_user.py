@@ -11,7 +11,7 @@ import pytest
 from lab.kubernetes.api import KubeApi
 from lab.network import free_port
 from lab.operator import console_command
-from lab.process import start, wait_until
+from lab.process import patience, start, wait_until
 from tests.integration.operator.operator_process import OperatorProcess
 
 pytestmark = pytest.mark.integration
@@ -46,7 +46,9 @@ def test_the_console_serves_as_any_user(crds: KubeApi, namespace: str, tmp_path:
 
 def _status(port: int) -> int:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/healthz", timeout=patience(10)
+        ) as answer:
             return int(answer.status)
     except OSError:
         return 0

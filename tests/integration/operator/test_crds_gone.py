@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.kubernetes.api import KubeApi
+from lab.process import started
 from tests.integration.conftest import CHECKOUT
 from tests.integration.operator.operator_process import OperatorProcess
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def own_api() -> Iterator[KubeApi]:
     """A Kubernetes API of this test alone: others want the CRDs."""
-    with KubeApi() as api:
+    with started(KubeApi) as api:
         api.install_crds(CHECKOUT / "crds")
         api.kubectl("create", "namespace", "streaming")
         yield api

@@ -28,7 +28,8 @@ from tests.integration.operator.installation import lay_out
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 
-pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(400)]
+# In virtual time tests/unit/controller_logic/test_raises_on_their_way.py plays the same.
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.long]
 
 MB = 1_000_000
 LEADER, CLIENTS = 2, 40

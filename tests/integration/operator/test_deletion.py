@@ -18,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import KubectlFailed
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from lab.quota_watch import PRODUCE_KEY, ZooKeeperQuotaWatch
 from tests.integration.conftest import SASL_USERS
 from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
@@ -30,7 +30,7 @@ from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 # --- a policy of a thousand members ---------------------------------------------------------------
 # ZooKeeper is real. Kubernetes and the brokers are doubles, and so is the clock.
@@ -235,7 +235,7 @@ def _tiers(declared: str) -> str:
 def _plan(api: KubeApi, namespace: str) -> str:
     where = ["--kubeconfig", str(api.kubeconfig), "-n", namespace]
     command = [sys.executable, "-m", "tidegate", "plan", *where]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=patience(90)).stdout
 
 
 # --- a namespace with everything in it ------------------------------------------------------------

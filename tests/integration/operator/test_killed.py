@@ -33,7 +33,7 @@ from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 # --- whole processes ------------------------------------------------------------------------------
 # An operator killed while it changes the quotas of fifty members, and started again, reaches the

@@ -13,7 +13,7 @@ import pytest
 
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from lab.process import wait_until
+from lab.process import started, wait_until
 from tests.contract.quota_store_contract import ALICE, FETCH, PRODUCE
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
@@ -118,7 +118,6 @@ def test_a_second_replica_takes_over_where_the_first_one_stopped(
 # --- the whole path -------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(300)
 def test_a_contract_follows_leaders_of_a_kraft_cluster_and_is_given_back(
     crds: KubeApi, unique_name: str, tmp_path: Path
 ) -> None:
@@ -128,7 +127,7 @@ def test_a_contract_follows_leaders_of_a_kraft_cluster_and_is_given_back(
         "kind": "BrokerBandwidthPolicy",
         "metadata": {"name": "orders", "namespace": namespace},
     }
-    with KraftLab(brokers=3, users=("alice",)) as kafka:
+    with started(lambda: KraftLab(brokers=3, users=("alice",))) as kafka:
         # going down from 7 MB/s takes three steps: six seconds apart with so short a window
         brokers = {"bootstrapServers": kafka.bootstrap_servers, "quotaWindow": {"samples": 2}}
         escalation = {"maxMuteSeconds": 3}

@@ -27,7 +27,7 @@ from lab.kafka import Broker
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.packages import KAFKA_4
-from lab.process import wait_until
+from lab.process import patience, started, wait_until
 from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import POLICY, RATES, Observer, Promise, Texts
 from tests.integration.operator.operator_process import OperatorProcess
@@ -126,7 +126,7 @@ class Changes:
         """Return once Kubernetes has another change. Raises what sending it raised."""
         self._changed.clear()
         self._require_sent()
-        assert self._changed.wait(60), "no contract was changed within 60 s"
+        assert self._changed.wait(patience(60)), "no contract was changed within 60 s"
         self._require_sent()
 
     def _require_sent(self) -> None:
@@ -268,7 +268,7 @@ def apply(
 def cluster() -> Iterator[KraftLab]:
     """Three brokers, and three controllers in processes of their own."""
     users = (*CHANGING, STEADY, STRANGER)
-    with KraftLab(version=KAFKA_4, brokers=3, controllers=3, users=users) as kafka:
+    with started(lambda: KraftLab(version=KAFKA_4, brokers=3, controllers=3, users=users)) as kafka:
         yield kafka
 
 

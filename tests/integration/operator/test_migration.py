@@ -47,7 +47,6 @@ def migrating() -> Iterator[MigratingLab]:
         yield kafka
 
 
-@pytest.mark.timeout(600)
 def test_the_ledger_goes_along_and_no_quota_changes_on_the_way(
     crds: KubeApi, migrating: MigratingLab, unique_name: str, tmp_path: Path
 ) -> None:

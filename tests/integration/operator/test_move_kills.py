@@ -26,7 +26,7 @@ from lab.kafka import Broker, BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.packages import kafka_jars
-from lab.process import Process, wait_until
+from lab.process import Process, started, wait_until
 from tests.integration.kafka.test_replication import MIB, World
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.errors import TidegateError
@@ -354,7 +354,9 @@ def test_after_kills_during_moves_nothing_of_ours_is_left(
 ) -> None:
     seed = int(os.environ.get("MOVE_KILLS_SEED") or random.SystemRandom().randrange(10**6))
     print(f"MOVE_KILLS={KILLS} MOVE_KILLS_SEED={seed}")
-    with KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM) as kafka:
+    with started(
+        lambda: KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM)
+    ) as kafka:
         playing = parts(slowed(kafka), seed)
         moves, dice, number, throttled = playing.moves, playing.moves.dice, 0, 0
         slowest, began = 0.0, time.monotonic()
@@ -390,7 +392,9 @@ def test_after_kills_during_moves_nothing_of_ours_is_left(
 def test_after_mishaps_of_a_move_nothing_of_ours_is_left(
     parts: Callable[..., Parts], crds: KubeApi, unique_name: str
 ) -> None:
-    with KafkaLab(brokers=3, namespaces=True, server_properties=PATIENT_SESSIONS) as kafka:
+    with started(
+        lambda: KafkaLab(brokers=3, namespaces=True, server_properties=PATIENT_SESSIONS)
+    ) as kafka:
         play_mishaps(parts(slowed(kafka), 1), crds, unique_name)
 
 
@@ -399,7 +403,9 @@ def test_after_mishaps_of_a_move_nothing_of_ours_is_left(
 def test_after_mishaps_without_zookeeper_nothing_of_ours_is_left(
     parts: Callable[..., Parts], crds: KubeApi, unique_name: str
 ) -> None:
-    with KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM) as kafka:
+    with started(
+        lambda: KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM)
+    ) as kafka:
         play_mishaps(parts(slowed(kafka), 1), crds, unique_name)
 
 

@@ -28,7 +28,7 @@ from tests.goldens.golden import numbers
 from tests.integration.operator.throttling import CONTRACT, HIGH, LOW, MB, THROTTLED, Stage, set_up
 from tidegate_logic.model import Level
 
-pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling]
 
 SPELL_SECONDS = 8  # longer than from one step to the next
 Quotas = dict[Level, int | None]

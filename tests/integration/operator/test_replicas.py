@@ -29,7 +29,7 @@ from tests.integration.operator.installation import (
 )
 from tests.integration.operator.operator_process import OperatorProcess
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 MEMBERS = TIERS * MEMBERS_PER_TIER
 FIRST_RATE, AFTER_TAKEOVER, AT_THE_END = 1_000_000, 1_100_000, 1_200_000

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from lab.kafka import QuotaChange
-from lab.process import wait_until
+from lab.process import started, wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 from tests.contract.quota_store_contract import CLUSTER, lay_out_kafka
 from tests.integration.conftest import LOGIN_LASTS_SECONDS, SecuredKafka
@@ -23,7 +23,7 @@ from tidegate.control.connections import SECRET_AGE_SECONDS, open_cluster
 from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 OPERATOR = DigestLogin("kafka", "first")
 # other tests leave records of streaming/orders in the ledger of the same cluster
@@ -90,7 +90,7 @@ def login(kind: str, user: str, secret: str) -> dict[str, Any]:
 @pytest.fixture
 def closed_zookeeper() -> Iterator[ZooKeeperLab]:
     """The nodes of a Kafka, for one identity alone."""
-    with ZooKeeperLab(logins=(OPERATOR,)) as server:
+    with started(lambda: ZooKeeperLab(logins=(OPERATOR,))) as server:
         options = {"mechanism": "DIGEST-MD5", "username": "kafka", "password": OPERATOR.password}
         client = KazooClient(server.connect, sasl_options=options)
         client.start()

@@ -25,7 +25,7 @@ from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.control.sharing import ranked
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 POLICIES = tuple(f"p-{number:02}" for number in range(12))
 _LEASES = ("coordination.k8s.io", "v1", LEASE_NAMESPACE, "leases")

@@ -23,7 +23,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.network import free_port
 from lab.operator import console_command
-from lab.process import start, wait_until
+from lab.process import patience, start, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from lab.quota_watch import ZooKeeperQuotaWatch
 from tests.goldens.golden import line_with, numbers
@@ -34,7 +34,7 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 from tidegate_logic.model import Level
 from tools.console_walk import gives, in_short, look_at_every_page, opened, watched_page
 
-pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling]
 
 # --- kubectl --------------------------------------------------------------------------------------
 # kubectl shows a broker over its limit, and a Prometheus that died, on a real Prometheus and a real
@@ -199,7 +199,7 @@ def tidegate(*arguments: str) -> Any:
         [sys.executable, "-m", "tidegate", *arguments, "-o", "json"],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=patience(90),
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

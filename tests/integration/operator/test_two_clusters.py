@@ -32,7 +32,7 @@ from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
 from tidegate_logic.model import Entity, QuotaKey
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 PASSES = 40  # 10 minutes of passes
 BOB = Entity("bob")

@@ -24,7 +24,7 @@ from tests.integration.operator.installation import lay_out, one_leader_on_each_
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 POLICIES = ("orders", "payments", "search")
 EDITS, EVERY_SECONDS = 50, 0.2

@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient, AuthorizationV1Api
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.integration.chart.rendering import objects, only, rendered
 from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.test_operator import LOCAL_COMMAND, RIGHTS
@@ -98,7 +98,7 @@ def place(
         )  # fmt: skip
         crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
         operator.terminate()
-        operator.wait(timeout=30)
+        operator.wait(timeout=patience(30))
         store.close()
 
 
@@ -115,7 +115,6 @@ def _tier(name: str, place: Place, *users: str, namespace: str) -> dict[str, Any
     }
 
 
-@pytest.mark.timeout(400)
 def test_a_secret_serves_a_policy_once_it_has_the_label(place: Place, unique_name: str) -> None:
     items = one_of_each_kind(place.kafka, place.namespace, unique_name, labels={})["items"]
     place.apply(*items)
@@ -129,7 +128,6 @@ def test_a_secret_serves_a_policy_once_it_has_the_label(place: Place, unique_nam
     assert place.quota(unique_name) == "2000000"
 
 
-@pytest.mark.timeout(400)
 def test_tiers_of_other_namespaces_and_their_entities_are_what_the_policy_allows(
     place: Place, unique_name: str
 ) -> None:

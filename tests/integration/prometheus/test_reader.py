@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.process import freeze, wait_until
+from lab.process import freeze, patience, started, wait_until
 from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
 from tests.goldens.golden import numbers
 from tests.integration.kafka.certificates import make_certificates
@@ -163,7 +163,7 @@ def prometheus_of_cases(exporters: dict[tuple[str, int], Exporter]) -> Iterator[
     targets = [
         ScrapeTarget(job, exporter.address, broker) for (job, broker), exporter in exporters.items()
     ]
-    with PrometheusLab(targets) as server:
+    with started(lambda: PrometheusLab(targets)) as server:
         wait_until(
             lambda: min(exporter.scrapes for exporter in exporters.values()) >= HISTORY_SCRAPES,
             "some history",
@@ -342,7 +342,7 @@ def test_a_long_list_of_instances_reads_these_hosts_and_no_others() -> None:
         ids[ours.address] = 1
         other_host = theirs.address.replace("127.0.0.1", "localhost")
         targets = [ScrapeTarget("node", address) for address in (ours.address, other_host)]
-        with PrometheusLab(targets) as server:
+        with started(lambda: PrometheusLab(targets)) as server:
             wait_until(lambda: ours.scrapes >= 4, "some history", timeout_seconds=30)
             settings = MetricsSettings(PrometheusServer(server.url), brokers=BrokerInstances(ids))
             readings = PrometheusReader(settings).read((1,))
@@ -561,7 +561,7 @@ def test_a_frozen_prometheus_costs_the_given_time_at_most_and_the_next_reading_i
     assert (frozen.nic, frozen.clients) == ({}, {})
     assert reasons(frozen) == {Reason.PROMETHEUS_UNREACHABLE}
     assert len(frozen.problems) == 1
-    assert seconds < 3
+    assert seconds < patience(3)
     assert {broker for broker, _ in read().nic} == BROKERS
 
 
@@ -605,7 +605,7 @@ class Cluster:
         self.awake.set()
 
     def page(self, scrape: int) -> str:
-        self.awake.wait(60)
+        self.awake.wait(patience(60))
         self._counter += self._step
         return f"load {self._counter}\n" if self.speaks else "other 1\n"
 
@@ -617,7 +617,7 @@ def two_clusters() -> Iterator[tuple[Cluster, Cluster, PrometheusLab]]:
     theirs = Cluster(10**12, 900_000, speaks=False)
     with exporting(ours.page) as a, exporting(theirs.page) as b:
         targets = [ScrapeTarget("cluster-a", a.address, 1), ScrapeTarget("cluster-b", b.address, 1)]
-        with PrometheusLab(targets) as server:
+        with started(lambda: PrometheusLab(targets)) as server:
             wait_until(lambda: min(a.scrapes, b.scrapes) >= 7, "history", timeout_seconds=30)
             yield ours, theirs, server
         ours.awake.set()

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from lab.kafka import KafkaLab
 from lab.kafka_admin import login_settings
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back
 from tidegate.kafka.settings import ZooKeeperConnection
@@ -107,7 +107,7 @@ def produce(kafka: KafkaLab, entity: Entity, topic: str) -> None:
     producer = Producer({**login, "client.id": str(entity.client_id)})
     for _ in range(20):
         producer.produce(topic, b"x" * 10_000)
-    assert producer.flush(20) == 0
+    assert producer.flush(patience(20)) == 0
 
 
 # --- the metering quota ---------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_user_without_a_quota_is_metered_and_never_throttled(
     def rate() -> float:
         for _ in range(50):
             producer.produce(stranger, bytes(MESSAGE_BYTES), partition=0)
-        producer.flush(10)
+        producer.flush(patience(10))
         read = reader.read({1, 2, 3}).clients.get(key)
         return read.bytes_per_second if read is not None else 0.0
 

@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from lab import kafka as lab_kafka
 from lab.kafka_admin import login_settings
 from lab.kraft import KraftLab
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter
@@ -168,7 +168,7 @@ def _produce(producer: Producer, ended: threading.Event) -> None:
     while not ended.wait(0.1):
         producer.produce("orders", bytes(10_000))
         producer.poll(0)
-    producer.flush(5)
+    producer.flush(patience(5))
 
 
 @pytest.mark.parametrize("order", SETS)

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from kazoo.client import KazooClient
 
+from lab.process import patience
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_node import config_path
@@ -24,7 +25,7 @@ from tidegate.prometheus.usage import UsageReader
 from tidegate.prometheus.usage_windows import Period, UsageReading
 from tidegate_logic.model import Direction, Entity, QuotaKey
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 HOUR, DAY = 3600, 86_400
 DAYS = 3
@@ -169,7 +170,7 @@ def test_the_command_proposes_contracts_for_those_without_a_quota(
         ],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=patience(90),
     )
     assert done.returncode == 0, done.stderr
     contracts = {

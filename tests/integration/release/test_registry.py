@@ -20,6 +20,7 @@ from lab.errors import LabError
 from lab.image_archive import ImageConfig, sha256, write_layer
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
+from lab.process import started
 from tools import kustomize_base
 from tools.release import files, oci
 from tools.release.__main__ import Release
@@ -176,11 +177,10 @@ def test_a_changed_file_of_a_release_is_seen(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bare_cluster() -> Iterator[KubeApi]:
-    with KubeApi() as cluster:
+    with started(KubeApi) as cluster:
         yield cluster
 
 
-@pytest.mark.timeout(400)
 def test_kubectl_applies_the_manifest_to_a_bare_cluster(
     bare_cluster: KubeApi, helm: Helm, tmp_path: Path
 ) -> None:

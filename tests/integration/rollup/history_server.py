@@ -15,7 +15,7 @@ from typing import Self
 from lab import process
 from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.unit.rollup.transport.chunk_writer import write_request
 
 _TIMEOUT_SECONDS = 60
@@ -101,7 +101,7 @@ class HistoryServer:
             "X-Prometheus-Remote-Write-Version": "0.1.0",
         }
         urllib.request.urlopen(
-            urllib.request.Request(f"{self.url}/api/v1/write", body, headers), timeout=10
+            urllib.request.Request(f"{self.url}/api/v1/write", body, headers), timeout=patience(10)
         ).close()
 
     def _is_ready(self) -> bool:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from lab.packages import PROMETHEUS, unpacked
+from lab.process import patience
 from tests.unit.rollup.report.small_request import END_MS, START_MS, small_request
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.report.compute import figures_of
@@ -101,5 +102,5 @@ def test_each_alert_of_the_page_fires_and_not_before(tmp_path: Path) -> None:
     (tmp_path / "play.yaml").write_text(yaml.safe_dump(played))
     promtool = unpacked(PROMETHEUS) / "usr" / "bin" / "promtool"
     argv = [str(promtool), "test", "rules", str(tmp_path / "play.yaml")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=patience(60))
     assert done.returncode == 0, done.stdout + done.stderr

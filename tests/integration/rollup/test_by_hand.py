@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lab.cache import RunDirectory
+from lab.process import patience
 from tests.integration.rollup.history_server import HistoryServer
 from tests.integration.rollup.known_history import (
     CONTRACTS,
@@ -70,7 +71,9 @@ class Cluster:
     def ask(self, query: str, at_ms: int) -> list[tuple[Mapping[str, str], Samples]]:
         """The answer of the query API."""
         form = urllib.parse.urlencode({"query": query, "time": at_ms / 1000})
-        with urllib.request.urlopen(f"{self.server.url}/api/v1/query?{form}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"{self.server.url}/api/v1/query?{form}", timeout=patience(10)
+        ) as answer:
             found = json.load(answer)["data"]["result"]
         return [
             (

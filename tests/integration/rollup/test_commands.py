@@ -168,6 +168,7 @@ def rows_of(store: Path) -> list[dict[str, Any]]:
     )
 
 
+@pytest.mark.long  # test_iceberg reads tables by other engines too, and commits to a catalog
 def test_a_run_with_a_catalog_publishes_and_commits_and_another_engine_has_every_byte(
     known_history: HistoryServer, spark: SparkSession, policy: Path, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from lab.cache import RunDirectory
 from lab.iceberg import RestCatalog, open_duckdb
-from lab.process import freeze, wait_until
+from lab.process import freeze, patience, wait_until
 from tests.integration.rollup.catalog_gate import CatalogGate
 from tests.integration.rollup.iceberg_life import (
     LONG_AFTER_MS,
@@ -207,7 +207,7 @@ def test_readers_in_the_middle_of_publications_see_one_of_them(
         finally:
             over.set()
         for one in asked:
-            one.result(timeout=60)
+            one.result(timeout=patience(60))
     for name, found in answers.items():
         assert [one for one in found if one not in expected] == [], name
         order = [expected.index(one) for one in found]

@@ -159,6 +159,7 @@ def test_a_job_publishes_its_window_and_a_result_for_the_operator(commands: Roll
     )  # the hour before the two was computed as well: samples may come late
 
 
+@pytest.mark.long  # of the catalog itself test_iceberg has as much
 def test_a_catalog_that_is_away_fails_no_job_and_is_told_by_the_next(
     commands: RollupCommands, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.browser import chromium
+from lab.process import patience
 from tests.unit.rollup.report.sample_report import START_MS, sample_figures, sample_request
 from tests.unit.rollup.report.small_request import small_request, write_line
 from tidegate.rollup.report.compute import figures_of
@@ -77,7 +78,7 @@ def browsed(page: Path, profile: Path, *options: str) -> tuple[str, str]:
         *options,
         page.as_uri(),
     ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=patience(90), check=True)
     return run.stdout, run.stderr
 
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.process import freeze
+from lab.process import freeze, patience
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.rollup.transport.histories import BASE_MS, STALE
 from tidegate.errors import Unreachable
@@ -323,7 +323,8 @@ def test_a_real_answer_is_laid_out_as_reading_in_bulk_wants_it(history: HistoryS
         *(({"user": user}, [(BASE_MS, 1.0), (BASE_MS + 1500, float("nan"))]) for user in "uv"),
     )
     with urllib.request.urlopen(
-        f"{history.url}/api/v1/query?query={metric}%5B1h%5D&time={BASE_MS // 1000 + 60}", timeout=10
+        f"{history.url}/api/v1/query?query={metric}%5B1h%5D&time={BASE_MS // 1000 + 60}",
+        timeout=patience(10),
     ) as answer:
         found = read_usual(answer.read())
     assert found is not None
@@ -370,7 +371,7 @@ def test_a_server_that_freezes_is_given_up_in_time_and_read_again_when_it_is_bac
             started = time.monotonic()
             with pytest.raises(Unreachable):
                 way.read(Selection(metric), BASE_MS, BASE_MS + 1)
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < patience(5)
         finally:
             os.kill(history.process.pid, signal.SIGCONT)
         patient = kind(HistorySettings(PrometheusServer(history.url)))

@@ -15,7 +15,7 @@ from tests.unit.rollup.report.sample_report import sample_figures
 from tests.unit.rollup.report.test_focus import TABLE
 from tidegate.rollup.report.focus import csv_lines, focus_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.integration
 
 # These rules name columns as they were called before FOCUS 1.0 (its ProviderName was Provider,
 # ResourceId was ResourceID, ChargeCategory was ChargeType), so no dataset of 1.0 can keep them.

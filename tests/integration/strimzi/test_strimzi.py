@@ -17,7 +17,7 @@ from kubernetes import client as kubernetes_client
 
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.doubles.user_operator import UserOperator, kafka_user
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
@@ -220,7 +220,7 @@ class Cluster:
             [sys.executable, "-m", "tidegate", *arguments, *where],
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=patience(90),
         )
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
@@ -237,7 +237,6 @@ def cluster(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_the_operator_lives_beside_a_user_operator(cluster: Cluster, tmp_path: Path) -> None:
     declared = {"producerByteRate": 3_000_000, "consumerByteRate": 4_000_000}
     apply(

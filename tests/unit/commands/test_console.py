@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from lab.network import free_port
+from lab.process import patience
 
 KUBECONFIG = """
 apiVersion: v1
@@ -40,7 +41,7 @@ def started(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_other_machines_are_let_in_only_with_a_login(tmp_path: Path) -> None:
     process = started(tmp_path, "--host=0.0.0.0")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=patience(60))
     assert process.returncode == 1
     assert "--login" in said
     assert "Nothing was started" in said
@@ -51,17 +52,17 @@ def test_it_serves_and_says_what_is_missing_while_kubernetes_is_away(tmp_path: P
     port = free_port()
     process = started(tmp_path, f"--port={port}")
     try:
-        address, text, until = f"http://127.0.0.1:{port}/", "", time.monotonic() + 60
+        address, text, until = f"http://127.0.0.1:{port}/", "", time.monotonic() + patience(60)
         while "Kubernetes does not answer" not in text and time.monotonic() < until:
             assert process.poll() is None
             try:
-                text = requests.get(address, timeout=5).text
+                text = requests.get(address, timeout=patience(5)).text
             except requests.ConnectionError:
                 time.sleep(0.1)
         assert "Kubernetes does not answer, last known never" in text
         assert "No policy is known" in text
     finally:
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=patience(30))
     assert f"The console is at http://127.0.0.1:{port}/" in said
     assert "Traceback" not in said

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kubernetes import client as kubernetes_client
 
+from lab.process import patience
 from tidegate.console.access import Access, Refused
 from tidegate.console.source import LiveSource, read_trails
 from tidegate.kube.api import BUSINESS_TIERS
@@ -127,7 +128,7 @@ def tier(name: str, version: str = "6") -> dict[str, Any]:
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + patience(20)
     while not holds():
         assert time.monotonic() < end, what
         time.sleep(0.01)

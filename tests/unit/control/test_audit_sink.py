@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tidegate.commands.audit import line_words
 from tidegate.control.audit.lines import Wanted, read_lines
 from tidegate.control.audit.sink import AuditFile, AuditQueue, sink_at
@@ -183,7 +183,7 @@ class Stuck:
         self.gate = threading.Event()
 
     def append(self, text: str) -> None:
-        assert self.gate.wait(30)
+        assert self.gate.wait(patience(30))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Leaders, Stage
 from tidegate.control import controller as controller_module
@@ -820,11 +820,11 @@ def test_a_report_that_was_begun_is_finished_before_the_next() -> None:
 
     def report() -> None:
         begun.set()
-        go_on.wait(10.0)
+        go_on.wait(patience(10))
         reported.append("seen")
 
     with report_pending_if_slow(report, 0.0):
-        assert begun.wait(10.0)
+        assert begun.wait(patience(10))
         threading.Timer(0.05, go_on.set).start()
     reported.append("done")
     assert reported == ["seen", "done"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
@@ -69,7 +69,7 @@ class World:
 
     def read(self, brokers: Collection[int]) -> Readings:
         self.asked.append(frozenset(brokers))
-        assert self.gate.wait(10.0)
+        assert self.gate.wait(patience(10))
         if self.error is not None:
             raise self.error
         return Readings(float(len(self.asked)), 1.0)
@@ -203,7 +203,7 @@ def test_other_settings_do_not_wait_for_a_reading_that_is_under_way(world: World
     wait_until(lambda: world.asked, "a reading under way", timeout_seconds=10, poll_seconds=0.005)
     began = time.monotonic()
     assert world.watch.latest(spec(preset="Cadvisor"), {1, 2}) is None
-    assert time.monotonic() - began < metrics_watch._STOP_SECONDS / 2
+    assert time.monotonic() - began < patience(metrics_watch._STOP_SECONDS / 2)
 
 
 def test_a_thread_that_rests_between_readings_far_apart_is_alive(

@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from lab.process import patience
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Leaders, Stage
 from tidegate.control.observe import SETTLE_SECONDS, QuotaPlugins
@@ -70,7 +71,7 @@ def answered(stage: Stage) -> None:
     """Return when the question that was asked beside the pass has its answers."""
     question = stage.controllers["streaming/orders"]._pass.observer._plugins._question
     if question is not None:
-        question.join(10.0)
+        question.join(patience(10))
 
 
 def test_no_pass_waits_for_a_broker_that_is_asked_for_its_plugin(
@@ -80,7 +81,7 @@ def test_no_pass_waits_for_a_broker_that_is_asked_for_its_plugin(
 
     def slow(brokers: Collection[int]) -> dict[int, str]:
         asked.set()
-        answer.wait(10.0)
+        answer.wait(patience(10))
         return dict.fromkeys(brokers, "io.example.Quotas")
 
     monkeypatch.setattr(stage.leaders, "quota_callbacks", slow)
@@ -89,7 +90,7 @@ def test_no_pass_waits_for_a_broker_that_is_asked_for_its_plugin(
     stage.run()
     stage.now += SETTLE_SECONDS
     stage.run()
-    assert asked.wait(10.0)
+    assert asked.wait(patience(10))
     stage.run()
     assert stage.condition(policy, "QuotasInSync") == ("True", "InSync")
     answer.set()

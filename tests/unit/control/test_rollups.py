@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Stage
@@ -304,7 +304,7 @@ def test_no_pass_waits_for_a_look_that_hangs(desk: Desk) -> None:
 
     class Hanging(RollupLook):
         def look(self, *_: object) -> RollupProgress:
-            let_go.wait(30)
+            let_go.wait(patience(30))
             return RollupProgress(0.0)
 
     hanging = Hanging(desk.kubernetes, OFFER, may_write=lambda: True, wall=lambda: NOW)

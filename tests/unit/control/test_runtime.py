@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.process import patience, wait_until
 from tests.unit.hands import Hands
 from tidegate.control.runtime import Backoff, Cause, PassAllowance, VitalSigns, Wakeup
 
@@ -32,7 +33,7 @@ class Waiter(threading.Thread):
         self.causes = self._wakeup.wait(LONG_SECONDS)
 
     def woken_by(self) -> frozenset[Cause] | None:
-        self.join(SOON_SECONDS)
+        self.join(patience(SOON_SECONDS))
         return self.causes
 
 
@@ -92,13 +93,7 @@ def test_the_end_stays_the_end() -> None:
 
 
 def _until(condition: Callable[[], bool], *, do: Callable[[], None]) -> None:
-    pause = threading.Event()
-    for _ in range(int(SOON_SECONDS / 0.005)):
-        if condition():
-            return
-        do()
-        pause.wait(0.005)
-    raise AssertionError("it never came")
+    wait_until(lambda: condition() or do(), "it", timeout_seconds=SOON_SECONDS, poll_seconds=0.005)
 
 
 # --- passes for changed objects -------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.doubles.user_operator import UserOperator, kafka_user
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.control.strimzi import (
@@ -276,7 +276,7 @@ def test_a_slow_reading_does_not_replace_a_later_one(lists: Lists) -> None:
 
     def slowly(kind: ResourceKind, namespaces: tuple[str, ...]) -> Listing:
         before = Listing(tuple(lists.users), "1")
-        gate.wait(10)
+        gate.wait(patience(10))
         return before
 
     lists.list_all = slowly  # type: ignore[method-assign]
@@ -288,7 +288,7 @@ def test_a_slow_reading_does_not_replace_a_later_one(lists: Lists) -> None:
     lists.now += 1
     assert names(known.anew()) == {"alice"}
     gate.set()
-    slow.join(10)
+    slow.join(patience(10))
     assert names(known(PLACE)) == {"alice"}
 
 
@@ -308,7 +308,7 @@ def test_a_pass_waits_for_the_first_reading_only(lists: Lists) -> None:
     answer = lists.list_all
 
     def slowly(kind: ResourceKind, namespaces: tuple[str, ...]) -> Listing:
-        gate.wait(10)
+        gate.wait(patience(10))
         return answer(kind, namespaces)
 
     lists.list_all = slowly  # type: ignore[method-assign]
@@ -330,7 +330,7 @@ def test_in_a_quiet_cluster_a_change_is_known_with_the_second_pass_after_it(list
     gate = threading.Event()
 
     def late(kind: ResourceKind, namespaces: tuple[str, ...]) -> Listing:
-        gate.wait(10)
+        gate.wait(patience(10))
         return Listing((), "1")
 
     lists.list_all = late  # type: ignore[method-assign]

@@ -133,7 +133,7 @@ def watched_world() -> Watcher:
     return Watcher(world.tiers, world.policy, world.topology, wants=world.wants)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 @given(EPISODES)
 def test_no_episode_breaks_a_rule_and_calm_gives_everybody_the_contract_again(
     episode: list[tuple[Turn, int]],

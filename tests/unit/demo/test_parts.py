@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from demo.parts import Beside
+from lab.process import patience
 
 
 class Part:
@@ -18,7 +19,7 @@ class Part:
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        assert self.may_open.wait(10)
+        assert self.may_open.wait(patience(10))
         self.history.append("opened")
         yield "part"
         self.history.append("closed")

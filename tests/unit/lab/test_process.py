@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,19 @@ from lab import process
 from lab.errors import LabError
 from lab.process import ProcessIdentity, wait_until
 from tests.goldens.golden import numbers
+from tests.unit.hands import Hands
+
+
+@pytest.fixture(autouse=True)
+def busy(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Says how many times as long work takes; once, until a test says otherwise."""
+
+    def run(times: float) -> None:
+        monkeypatch.setattr(process, "slowness", lambda: times)
+
+    run(1.0)
+    return run
+
 
 # --- ends -----------------------------------------------------------------------------------------
 # Processes of the lab end when they are asked to, take their children along, and never outlive the
@@ -134,6 +148,43 @@ def test_nothing_outlives_an_interpreter_that_was_killed(
     wait_until(lambda: not sleeper.is_alive(), "the sleeper to end", timeout_seconds=5)
 
 
+# --- parts ----------------------------------------------------------------------------------------
+# A part is started once more, and not a third time.
+
+
+class Part:
+    """Starts when it has failed so many times."""
+
+    def __init__(self, failures: list[str]) -> None:
+        self._failures, self.is_running = failures, False
+
+    def __enter__(self) -> Part:
+        if self._failures:
+            raise LabError(self._failures.pop())
+        self.is_running = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_running = False
+
+
+def test_a_part_whose_first_start_fails_is_made_and_started_once_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failures = ["its port was taken"]
+    with process.started(lambda: Part(failures)) as part:
+        assert part.is_running
+    assert not part.is_running
+    assert "its port was taken" in capsys.readouterr().err
+
+
+def test_a_part_that_does_not_start_twice_is_an_error() -> None:
+    failures = ["third", "second", "first"]
+    with pytest.raises(LabError, match="second"), process.started(lambda: Part(failures)):
+        pass
+    assert failures == ["third"]
+
+
 # --- waiting --------------------------------------------------------------------------------------
 # Waiting is bounded, and its error shows why.
 
@@ -151,6 +202,37 @@ def test_a_condition_that_never_comes_is_an_error_that_names_it(
     assert 0.01 in numbers(str(failed.value))
     assert "the moon" in str(failed.value)
     golden(str(failed.value))
+
+
+def test_a_busy_machine_is_waited_for_as_much_longer_and_named_in_the_error(
+    busy: Callable[[float], None], golden: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Hands(0.0)
+
+    def sleep(seconds: float) -> None:
+        now.now += seconds
+
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=now, sleep=sleep))
+    busy(20.0)
+    assert wait_until(lambda: now.now >= 190.0, "it", timeout_seconds=10, poll_seconds=1)
+    now.now = 0.0
+    with pytest.raises(LabError) as failed:
+        wait_until(lambda: False, "the moon", timeout_seconds=10, poll_seconds=1)
+    assert now.now == 200.0
+    assert numbers(str(failed.value)) >= {200, 20}
+    golden(str(failed.value))
+
+
+def test_patience_ends_after_ten_minutes_but_never_before_what_a_quiet_machine_needs(
+    busy: Callable[[float], None],
+) -> None:
+    busy(20.0)
+    assert [process.patience(seconds) for seconds in (0, 10, 60, 900)] == [0, 200, 600, 900]
+
+
+def test_a_machine_is_never_faster_than_a_quiet_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert process.slowness() >= 1
 
 
 def test_a_process_that_ended_is_reported_at_once_with_its_log(

@@ -13,7 +13,7 @@ import pytest
 
 from lab import standing
 from lab.errors import LabError
-from lab.process import ProcessIdentity
+from lab.process import ProcessIdentity, patience
 from lab.standing import StandingLab, Tool, Wanted, exports, write_tools
 
 # --- keepers --------------------------------------------------------------------------------------
@@ -101,6 +101,6 @@ def test_a_shell_that_evaluates_it_finds_commands_and_addresses(tmp_path: Path) 
         env={"PATH": f"/usr/bin:/bin:{tmp_path}/rest"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(30),
     )
     assert done.stdout.splitlines() == ["hello $USER to you", "a 'quoted' $address", "1"]

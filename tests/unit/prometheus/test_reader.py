@@ -298,7 +298,9 @@ def test_each_question_has_a_time_limit_of_its_own() -> None:
 def test_all_questions_together_last_no_longer_than_a_scrape_interval() -> None:
     monotonic = Hands(0.0)
     with serving(taking(4.0, monotonic, answering(WHOLE))) as server:
-        settings = MetricsSettings(PrometheusServer(server.url), Preset.CUSTOM, QUERIES)
+        settings = MetricsSettings(
+            PrometheusServer(server.url, question_timeout_seconds=10.0), Preset.CUSTOM, QUERIES
+        )
         reader = PrometheusReader(settings, clock=Hands(NOW), monotonic=monotonic)
         readings = reader.read((1, 2))
     assert monotonic.now == 16.0
@@ -470,7 +472,7 @@ def test_brokers_for_which_no_time_is_left_are_named_and_the_busiest_are_known(
     world, monotonic = ManyBrokers(), Hands(0.0)
     with serving(taking(3.0, monotonic, world.respond)) as server:
         settings = MetricsSettings(
-            PrometheusServer(server.url),
+            PrometheusServer(server.url, question_timeout_seconds=10.0),
             Preset.CUSTOM,
             Queries(egress="sent", fetch_rate="fetched"),
         )

@@ -130,7 +130,7 @@ def l0_stays_all_comes_back_and_no_byte_is_lost(played: Play, way: Direction) ->
     return outcome
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 5)
 @given(ANY, BEGINS, LASTS, SCRAPES, WAYS, st.integers(0, 40))
 def test_whatever_is_wanted_l0_is_never_lowered_and_all_comes_back(
     wanted: dict[Level, float],
@@ -150,7 +150,7 @@ def test_whatever_is_wanted_l0_is_never_lowered_and_all_comes_back(
     l0_stays_all_comes_back_and_no_byte_is_lost(played, way)
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 5)
 @given(WITHIN, BEGINS, LASTS, SCRAPES, WAYS, st.integers(10, 40))
 def test_l3_goes_before_l2_and_l2_before_l1(
     wanted: dict[Level, float],

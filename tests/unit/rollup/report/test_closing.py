@@ -229,7 +229,7 @@ def test_a_closed_bill_keeps_its_corrections_and_the_next_one_has_what_came_afte
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-(10**6), 10**12)), max_size=6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4, deadline=None)
 def test_bills_add_up_to_what_the_tables_have_whenever_they_are_closed(
     steps: list[tuple[bool, int]],
 ) -> None:

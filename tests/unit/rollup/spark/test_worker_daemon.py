@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from lab.process import patience
+
 _THREADS = """
 import os
 from tidegate.rollup.spark import worker_daemon
@@ -25,7 +27,7 @@ def test_imports_start_no_thread_but_the_one_of_the_allocator() -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         env={"OMP_NUM_THREADS": "1"},
     )
     assert [name for name in said.stdout.split() if name != "jemalloc_bg_thd"] == ["python"]
@@ -34,7 +36,11 @@ def test_imports_start_no_thread_but_the_one_of_the_allocator() -> None:
 def test_libraries_that_only_the_driver_needs_are_not_among_the_imports() -> None:
     """Each of these takes part of a second of the start; a type in an import brought them all."""
     said = subprocess.run(
-        [sys.executable, "-c", _LIBRARIES], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", _LIBRARIES],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
     )
     found = set(said.stdout.split())
     assert {"pyarrow", "numpy", "pandas", "pyspark", "requests"} <= found
