@@ -97,6 +97,10 @@ class Moves:
             one: dict(self._cluster.configs.get(one, {})) for one in resources if one not in down
         }
 
+    def brokers(self) -> frozenset[int]:
+        """Those that are up."""
+        return frozenset(self._kafka.brokers)
+
     def scan(self) -> Configs:
         """Every throttle."""
         return {one: held for one, held in self.configs(self._cluster.configs).items() if held}
@@ -189,6 +193,10 @@ class MovesLink:
     def configs(self, resources: Collection[Resource]) -> Configs:
         answer: Configs = self._link.call("throttles", lambda: self._moves.configs(resources))
         return answer
+
+    def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
+        answer: Configs = self._link.call("throttles", lambda: self._moves.configs(resources))
+        return dict.fromkeys(self._moves.brokers(), answer)
 
     def scan(self) -> Configs:
         answer: Configs = self._link.call("all throttles", self._moves.scan)

@@ -174,6 +174,19 @@ def with_items(lists: Items, more: Items) -> Items:
     return both
 
 
+def without_items(lists: Items, kept: Items) -> Items:
+    """The items that are not among the kept ones; no list is empty."""
+    left = {
+        resource: {
+            key: rest
+            for key, items in keys.items()
+            if (rest := items - kept.get(resource, {}).get(key, frozenset()))
+        }
+        for resource, keys in lists.items()
+    }
+    return {resource: keys for resource, keys in left.items() if keys}
+
+
 def possible_sources(moves: Iterable[Move]) -> frozenset[int]:
     """The brokers that may come to lead one of these moves."""
     return frozenset(broker for move in moves for broker in _sources(move, move.partition))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import AccessOptions, opened_replication
 from tidegate.commands.output import Column, Document, Page, Sheet
-from tidegate.control.replication import ReplicationSource
+from tidegate.control.replication import ReplicationSource, still_shown
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.throttle_record import policy_key_of, record_of, record_to_bytes
@@ -23,7 +23,7 @@ from tidegate_logic.replication.replication_pass import (
     decide_replication,
     not_applied,
 )
-from tidegate_logic.replication.throttles import Configs, Items, Resource, items_of
+from tidegate_logic.replication.throttles import Configs, Items, Resource, items_of, without_items
 
 _ROUND_SECONDS = 5.0
 _LONGEST_SECONDS = 60.0  # for a broker that does not answer, or somebody who writes the record, too
@@ -111,25 +111,6 @@ class ThrottleRestoration:
                 return
             wait_seconds(_ROUND_SECONDS)
 
-    def _shown(self, source: ReplicationSource, leaving: Items) -> list[str]:
-        """What live brokers still show of these, or do not say; a sentence each."""
-        shown = source.everywhere(leaving.keys())
-        return [
-            *(
-                f"broker {broker} did not say which throttles it has"
-                for broker, configs in sorted(shown.items())
-                if configs is None
-            ),
-            *(
-                f"broker {broker} still shows {resource} {key}={value}"
-                for broker, configs in sorted(shown.items())
-                for resource, keys in sorted(leaving.items())
-                for key, items in sorted(keys.items())
-                if (value := (configs or {}).get(resource, {}).get(key)) is not None
-                and items_of(key, value) & items
-            ),
-        ]
-
     def _round(self, source: ReplicationSource, cluster_id: str, page: Page) -> None:
         content = self.store.throttle_record()
         record = record_of(content)
@@ -143,8 +124,8 @@ class ThrottleRestoration:
             ),
             self._memory,
         )
-        leaving = _without(record, decision.record)
-        self.unconfirmed = self._shown(source, leaving) if leaving else []
+        leaving = without_items(record, decision.record)
+        self.unconfirmed = still_shown(source, leaving)
         for what in self.unconfirmed:
             page.say(f"{what}, so the record stays for now")
         if leaving and content is not None and not self.unconfirmed:
@@ -163,22 +144,6 @@ class ThrottleRestoration:
                 f"waiting until the brokers have shown for {SETTLE_SECONDS:.0f} s that nothing "
                 "of ours is left"
             )
-
-
-def _without(record: Items, after: Items) -> Items:
-    """The items of the record that are not in the next one."""
-    leaving = {
-        resource: {
-            key: items - after.get(resource, {}).get(key, frozenset())
-            for key, items in keys.items()
-        }
-        for resource, keys in record.items()
-    }
-    return {
-        resource: rest
-        for resource, keys in leaving.items()
-        if (rest := {key: items for key, items in keys.items() if items})
-    }
 
 
 @contextmanager

@@ -47,7 +47,11 @@ from tidegate_logic.replication.replication_pass import (
 from tidegate_logic.replication.throttles import (
     ConfigChange,
     Configs,
+    Items,
     Resource,
+    items_of,
+    with_items,
+    without_items,
 )
 from tidegate_logic.throttle.decision import ThrottleDecision
 
@@ -272,6 +276,9 @@ class ReplicationControl:
     ) -> ReplicationResult:
         failed: Mapping[Resource, str] = {}
         try:
+            leaving = without_items(record_of(seen), decided.record)
+            if still_shown(source, leaving):  # looked at again in the next passes
+                decided = replace(decided, record=with_items(decided.record, leaving))
             if decided.record != record_of(seen):
                 require_lease(self._may_write)
                 store.keep_throttle_record(
@@ -285,6 +292,30 @@ class ReplicationControl:
         self._memory = not_applied(self._memory, failed)
         applied = tuple([one for one in decided.changes if one.resource not in failed])
         return ReplicationResult(decided, applied, failed)
+
+
+def still_shown(source: ReplicationSource, leaving: Items) -> list[str]:
+    """What live brokers still show of these throttles, or do not say; a sentence each.
+
+    Each broker has a copy of its own of what the controller decided, so what is taken away is gone
+    once all of them say so. Without any items none is asked.
+    """
+    shown = source.everywhere(leaving.keys()) if leaving else {}
+    return [
+        *(
+            f"broker {broker} did not say which throttles it has"
+            for broker, configs in sorted(shown.items())
+            if configs is None
+        ),
+        *(
+            f"broker {broker} still shows {resource} {key}={value}"
+            for broker, configs in sorted(shown.items())
+            for resource, keys in sorted(leaving.items())
+            for key, items in sorted(keys.items())
+            if (value := (configs or {}).get(resource, {}).get(key)) is not None
+            and items_of(key, value) & items
+        ),
+    ]
 
 
 def _figures(decided: ReplicationDecision, kind: MoveKind) -> Figures:

@@ -5,6 +5,7 @@ cluster. One connection is kept, and opened again when it breaks. The request ne
 """
 
 import contextlib
+import select
 import socket
 import ssl
 import struct
@@ -260,6 +261,8 @@ class BrokerConnection:
         self.address = f"{host}:{port}"
         self._socket = socket.create_connection((host, port), timeout=timeout_seconds)
         try:
+            # the last byte of a change goes out alone, and must not wait for an acknowledgement
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if settings.tls is not None:
                 self._socket = settings.tls.context().wrap_socket(
                     self._socket, server_hostname=host
@@ -270,10 +273,16 @@ class BrokerConnection:
             self.close()
             raise
 
-    def ask(self, request: Any, timeout_seconds: float) -> Any:
-        """Send one request and return the answer. The caller checks the error codes in it."""
+    def ask(
+        self, request: Any, timeout_seconds: float, confirm: Callable[[], None] | None = None
+    ) -> Any:
+        """Send one request and return the answer. The caller checks the error codes in it.
+
+        `confirm` is called once all of the request but its last byte is sent. A broker does nothing
+        about a request without its end, so what `confirm` raises calls it back.
+        """
         self._deadline = time.monotonic() + timeout_seconds
-        return self._exchange(request)
+        return self._exchange(request, confirm)
 
     def close(self) -> None:
         """Hang up. A second call does nothing."""
@@ -286,13 +295,18 @@ class BrokerConnection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _exchange(self, request: Any) -> Any:
+    def _exchange(self, request: Any, confirm: Callable[[], None] | None = None) -> Any:
         response_class, version = _SPOKEN[type(request)]
         self._correlation_id += 1
         request.API_VERSION = version
         request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)
         self._socket.settimeout(self._left())
-        self._socket.sendall(request.encode(version=version, header=True, framed=True))
+        encoded = request.encode(version=version, header=True, framed=True)
+        if confirm is None:
+            self._socket.sendall(encoded)
+        else:
+            self._socket.sendall(encoded[:-1])
+            self._finish(encoded[-1:], confirm)
         (size,) = _SIZE.unpack(self._receive(_SIZE.size))
         if not 0 < size <= _MOST_BYTES:
             raise ConnectionError(
@@ -303,6 +317,17 @@ class BrokerConnection:
         if response.header.correlation_id != self._correlation_id:
             raise ConnectionError("its answer belongs to another request")
         return response
+
+    def _finish(self, end: bytes, confirm: Callable[[], None]) -> None:
+        """Send it as soon as `confirm` returns: it waits for nothing, or is not sent."""
+        writable = select.poll()
+        writable.register(self._socket, select.POLLOUT)
+        if not writable.poll(self._left() * 1000):
+            raise TimeoutError("it took no more of the request in time")
+        self._socket.settimeout(0)
+        send = self._socket.sendall
+        confirm()
+        send(end)
 
     def _receive(self, size: int) -> bytearray:
         buffer = bytearray(size)

@@ -159,12 +159,12 @@ class KafkaReplication:
         """Make these changes; returns why not, for each resource that was not changed for sure.
 
         Raises Unauthorized where the brokers do not let us, and LeaseLost where `may_write`, asked
-        right before each request, says so.
+        right before the end of each request is sent, says so.
         """
+        self._client.may_write = may_write
         failed: dict[Resource, str] = {}
         topics = [one for one in changes if one.resource.kind is ResourceKind.TOPIC]
         for some in _by_resource(topics, _TOPICS_AT_ONCE):
-            require_lease(may_write)
             try:
                 answer = self._client.write(_alter(some))
             except Lost as error:
@@ -176,7 +176,8 @@ class KafkaReplication:
             if one.resource.kind is ResourceKind.BROKER:
                 requests.setdefault(int(one.resource.name), []).append(one)
         answers = self._ask_brokers(
-            {one: _alter(some) for one, some in requests.items()}, may_send=may_write
+            {one: _alter(some) for one, some in requests.items()},
+            confirm=lambda: require_lease(may_write),
         )
         for broker in requests:
             if broker in answers:
@@ -213,7 +214,7 @@ class KafkaReplication:
         others = [one for one in self._addresses.values() if one != address]
         for where in (address, address, *others[:1]):
             try:
-                return self._client.write(_list(), at=where)
+                return self._client.ask(_list(), at=where)
             except Lost as error:
                 lost = error
         raise Incomplete(
@@ -276,11 +277,11 @@ class KafkaReplication:
         requests: Mapping[int, Any],
         seconds: float = _BROKER_SECONDS,
         *,
-        may_send: Callable[[], bool] = lambda: True,
+        confirm: Callable[[], None] | None = None,
     ) -> dict[int, Any]:
         """The answers of those brokers that give one within some seconds.
 
-        `may_send` is asked right before each request; what is not sent has no answer.
+        `confirm` is as in `BrokerConnection.ask`; what is not sent has no answer.
         """
         answers: dict[int, Any] = {}
         deadline = time.monotonic() + seconds
@@ -298,12 +299,12 @@ class KafkaReplication:
                             timeout_seconds=max(0.1, deadline - time.monotonic()),
                         )
                     try:
-                        require_lease(may_send)
-                        answer = connection.ask(request, deadline - time.monotonic())
-                    except OSError:
+                        answer = connection.ask(request, deadline - time.monotonic(), confirm)
+                    except (OSError, TidegateError) as error:
                         connection.close()
                         connection = None
-                        if attempt or not was_kept:  # one that was kept may have been idle
+                        # one that was kept may have been idle
+                        if attempt or not was_kept or isinstance(error, TidegateError):
                             raise
                         continue
                     if time.monotonic() < deadline:

@@ -40,11 +40,23 @@ class FaultyClient(AdminClient):
         self._before.clear()
         self._after.clear()
 
+    def ask(self, request: Any, at: tuple[str, int] | None = None) -> Any:
+        """See AdminClient."""
+        return self._sent(super().ask, request, at)
+
     def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
         """See AdminClient."""
+        return self._sent(super().write, request, at)
+
+    def _sent(
+        self,
+        send: Callable[[Any, tuple[str, int] | None], Any],
+        request: Any,
+        at: tuple[str, int] | None,
+    ) -> Any:
         kind = type(request).__name__.removesuffix("Request")
         _play(self._before, kind)
-        answer = super().write(request, at)
+        answer = send(request, at)
         self.sent.append(kind)
         if kind == "AlterClientQuotas":
             self.altered += len(request.entries)

@@ -14,11 +14,11 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -44,7 +44,10 @@ MB = 1_000_000
 _MEMBERS = 500
 _STEADY_RATE = 5 * MB
 _LONGEST_DELAY_SECONDS = 0.06  # from the first intent in the topic; a batch takes twice that
+_PATIENCE_SECONDS = 120
 _PASSES = "tidegate_passes_total"
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -137,13 +140,15 @@ class World:
                 "fetch.wait.max.ms": 1,
             }
         )
-        _, end = consumer.get_watermark_offsets(TopicPartition(self.ledger, 0), timeout=20)
+        _, end = consumer.get_watermark_offsets(
+            TopicPartition(self.ledger, 0), timeout=_PATIENCE_SECONDS
+        )
         consumer.assign([TopicPartition(self.ledger, 0, end)])
         consumer.poll(0.5)  # it is connected from now on
 
         def watch() -> None:
-            until = time.monotonic() + 60
-            while time.monotonic() < until:
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            while time.monotonic() < deadline:
                 message = consumer.poll(0.2)
                 if message is not None and b'"intent"' in (message.value() or b""):
                     time.sleep(delay_seconds)
@@ -157,9 +162,8 @@ class World:
 
     def strays(self) -> list[str]:
         """Quotas without a record that says whose they are."""
-        store = AdminQuotaStore(self.connection, self.ledger)
-        every = store.read_everything()
-        store.close()
+        with closing(AdminQuotaStore(self.connection, self.ledger)) as store:
+            every = store.read_everything()
         return [
             str(entity)
             for entity, one in every.items()
@@ -178,64 +182,73 @@ def world(crds: KubeApi, kraft: KraftLab, unique_name: str, tmp_path: Path) -> I
         yield World(crds, kraft, unique_name, f"__ledger-{unique_name}", (one, two))
 
 
-def one_stop(world: World, number: int, delay_seconds: float, *, removed: bool) -> bool:
+def one_stop(
+    world: World, number: int, delay_seconds: float, *, removed: bool
+) -> frozenset[frozenset[tuple[str, str]]] | None:
     """The holder stops at its intents; what it was about to write is changed, and it goes on.
 
-    Returns whether a request arrived that was being sent when it stopped. Nothing can call that
-    one back (ADR 0090): it is known as Tidegate's, and is put right.
+    Returns the states of these quotas from then on that are not what is declared. None = the Lease
+    had moved by itself before, as it does on a busy machine, so that another process was stopped
+    than the one that wrote.
     """
     users = frozenset(f"{world.namespace}-{number}-{member}" for member in range(_MEMBERS))
-    quotas = Quotas(world.connection, users)
-    old, stale, right = (
-        ({}, 7 * MB, {}) if removed else (dict.fromkeys(users, "6000000"), 7 * MB, {})
-    )
-    tier = f"tier-{number}"
-    if not removed:
-        world.apply_tier(tier, users, 6 * MB)
-        right = dict.fromkeys(users, "8000000")
-        wait_until(lambda: quotas.now() == old, "the rates of before", timeout_seconds=60)
-    holder = wait_until(world.holder, "a holder", timeout_seconds=60)
-    assert holder is not None
-    (other,) = (one for one in world.operators if one is not holder)
-    passes = holder.metrics().get(_PASSES, 0.0)
-    stopping = world.stop_at_intents(holder, delay_seconds)
-    world.apply_tier(tier, users, stale)
-    stopping.join()
-    assert holder.is_stopped, "no intents were seen"
-    made = sum(rate == str(stale) for rate in quotas.now().values())
-    if removed:
-        world.delete_tier(tier)
-    else:
-        world.apply_tier(tier, users, 8 * MB)
-    wait_until(lambda: world.holder() is other, "the take-over", timeout_seconds=60)
-    taken = other.metrics().get(_PASSES, 0.0)
-    wait_until(
-        lambda: quotas.now() == right and other.metrics().get(_PASSES, 0.0) > taken,
-        "what is declared by now",
-        timeout_seconds=60,
-    )
-    lost = sum(line["event"] == "Lease lost" for line in holder.lines())
-    with quotas.watched():
-        holder.go_on()
-        wait_until(
-            lambda: (
-                sum(line["event"] == "Lease lost" for line in holder.lines()) > lost
-                and holder.metrics()[_PASSES] > passes
-            ),
-            "the end of the pass that stood still",
-            timeout_seconds=60,
+    tier, stale = f"tier-{number}", 7 * MB
+    right = {} if removed else dict.fromkeys(users, "8000000")
+    with closing(Quotas(world.connection, users)) as quotas:
+        if not removed:
+            world.apply_tier(tier, users, 6 * MB)
+            old = dict.fromkeys(users, "6000000")
+            until(lambda: quotas.now() == old, "the rates of before")
+        holder = until(world.holder, "a holder")
+        assert holder is not None
+        (other,) = (one for one in world.operators if one is not holder)
+        stopping = world.stop_at_intents(holder, delay_seconds)
+        passes = holder.metrics().get(_PASSES, 0.0)
+        world.apply_tier(tier, users, stale)
+        stopping.join()
+        assert holder.is_stopped, "no intents were seen"
+        was_the_writer = world.holder() is holder
+        made = sum(rate == str(stale) for rate in quotas.now().values())
+        if removed:
+            world.delete_tier(tier)
+        else:
+            world.apply_tier(tier, users, 8 * MB)
+        until(lambda: world.holder() is other, "the take-over")
+        taken = other.metrics().get(_PASSES, 0.0)
+        until(
+            lambda: quotas.now() == right and other.metrics().get(_PASSES, 0.0) > taken,
+            "what is declared by now",
         )
-        looks = quotas.looks
-        wait_until(lambda: quotas.looks >= looks + 25, "a look at quotas", timeout_seconds=30)
-    print(f"{number}: stopped {delay_seconds:.3f} s after the intents, {made} of {_MEMBERS} made")
-    assert world.holder() is other
-    assert world.strays() == []
-    wait_until(lambda: quotas.now() == right, "what is declared by now", timeout_seconds=90)
-    quotas.close()
-    return quotas.seen != {frozenset(right.items())}
+        lost = lease_losses(holder)
+        with quotas.watched():
+            holder.go_on()
+            if was_the_writer:
+                until(
+                    lambda: lease_losses(holder) > lost and holder.metrics()[_PASSES] > passes,
+                    "the end of the pass that stood still",
+                )
+            looks = quotas.looks
+            until(lambda: quotas.looks >= looks + 25, "a look at quotas")
+        # the ledger is read before the quotas are, so one that is made just now looks like a stray
+        until(lambda: not world.strays(), "a record of every quota")
+        until(lambda: quotas.now() == right, "what is declared by now")
+        print(
+            f"{number}: stopped {delay_seconds:.3f} s after the intents, {made} of {_MEMBERS} made"
+        )
+        return frozenset(quotas.seen - {frozenset(right.items())}) if was_the_writer else None
 
 
-@pytest.mark.timeout(180 + 60 * STOPS)
+def lease_losses(operator: OperatorProcess) -> int:
+    """How often it has found its Lease to be lost."""
+    return sum(line["event"] == "Lease lost" for line in operator.lines())
+
+
+def until(condition: Callable[[], T], what: str) -> T:
+    """Wait for it on the slowest machine; what is measured here is never a time."""
+    return wait_until(condition, what, timeout_seconds=_PATIENCE_SECONDS)
+
+
+@pytest.mark.timeout(300 + 120 * STOPS)
 def test_a_batch_that_stood_still_until_another_replica_took_over_writes_nothing(
     world: World,
 ) -> None:
@@ -250,32 +263,30 @@ def test_a_batch_that_stood_still_until_another_replica_took_over_writes_nothing
         "removal": {"maxPercent": 100},
     }
     world.apply("BrokerBandwidthPolicy", POLICY, spec)
-    steady = Quotas(world.connection, frozenset({f"{world.namespace}-steady"}))
-    world.apply_tier("steady", steady.users, _STEADY_RATE)
-    wait_until(steady.now, "the first quota", timeout_seconds=90)
-    late = [
-        one_stop(
-            world,
-            number,
-            dice.uniform(0.0, _LONGEST_DELAY_SECONDS),
-            removed=number % 3 != 2,
+    with closing(Quotas(world.connection, frozenset({f"{world.namespace}-steady"}))) as steady:
+        world.apply_tier("steady", steady.users, _STEADY_RATE)
+        until(steady.now, "the first quota")
+        stale = dict[int, frozenset[frozenset[tuple[str, str]]]]()
+        for number in range(2 * STOPS):
+            if len(stale) == STOPS:
+                break
+            delay_seconds = dice.uniform(0.0, _LONGEST_DELAY_SECONDS)
+            seen = one_stop(world, number, delay_seconds, removed=number % 3 != 2)
+            if seen is not None:
+                stale[number] = seen
+        assert len(stale) == STOPS, "the Lease kept moving by itself; this machine is too busy"
+        wrong = {number: sorted(map(len, seen)) for number, seen in stale.items() if seen}
+        assert not wrong, f"stale batches: trial -> quotas in each wrong state: {wrong}"
+        assert set(steady.now().values()) == {str(_STEADY_RATE)}
+        world.api.kubectl(
+            *("delete", "bbp", POLICY, "-n", world.namespace, "--timeout=240s"),
+            timeout_seconds=250,
         )
-        for number in range(STOPS)
-    ]
-    # a batch that is still sent would arrive in every trial
-    assert sum(late) <= STOPS / 3, f"stale batches in trials {late}"
-    assert set(steady.now().values()) == {str(_STEADY_RATE)}
-    world.api.kubectl(
-        *("delete", "bbp", POLICY, "-n", world.namespace, "--timeout=150s"), timeout_seconds=160
-    )
-    wait_until(lambda: not steady.now(), "the end of every quota", timeout_seconds=30)
-    store = AdminQuotaStore(world.connection, world.ledger)
-    assert (store.facts().claim, store.ledger_entities()) == (None, frozenset())
-    ours = [
-        one
-        for one in store.read_everything()
-        if isinstance(one, Entity) and str(one.user).startswith(world.namespace)
-    ]
-    store.close()
-    steady.close()
-    assert ours == []
+        until(lambda: not steady.now(), "the end of every quota")
+    with closing(AdminQuotaStore(world.connection, world.ledger)) as store:
+        assert (store.facts().claim, store.ledger_entities()) == (None, frozenset())
+        assert [
+            one
+            for one in store.read_everything()
+            if isinstance(one, Entity) and str(one.user).startswith(world.namespace)
+        ] == []

@@ -28,6 +28,9 @@ class Source:
     def configs(self, resources: Collection[Resource]) -> Configs:
         return {one: dict(self.cluster.configs.get(one, {})) for one in resources}
 
+    def everywhere(self, resources: Collection[Resource]) -> dict[int, Configs | None]:
+        return {1: self.configs(resources)}
+
     def scan(self) -> Configs:
         return self.cluster.left()
 

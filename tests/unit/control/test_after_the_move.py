@@ -81,7 +81,7 @@ class MemoryClient(AdminClient):
     def metadata(self, topics: object = ()) -> Any:
         return SimpleNamespace(cluster_id=self._cluster_id, controller_id=1)
 
-    def write(self, request: object, at: object = None) -> Any:
+    def ask(self, request: object, at: object = None) -> Any:
         done = SimpleNamespace(error_code=0)
         return SimpleNamespace(entries=[done])  # an active controller checks a change
 

@@ -52,6 +52,7 @@ class Source:
     stage: Stage
     down: set[int] = field(default_factory=set)
     error: Exception | None = None
+    lagging: dict[int, Configs | None] = field(default_factory=dict)  # what a broker still shows
     killed_at: int | None = None
     asked: int = 0
     altered: list[ConfigChange] = field(default_factory=list)
@@ -69,6 +70,10 @@ class Source:
 
     def configs(self, resources: Collection[Resource]) -> Configs:
         return {one: dict(self.cluster.configs.get(one, {})) for one in resources if self._up(one)}
+
+    def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
+        alive = {1, 2, 3, 4} - self.down
+        return {one: self.lagging.get(one, self.configs(resources)) for one in alive}
 
     def scan(self) -> Configs:
         return {one: dict(values) for one, values in self.cluster.left().items() if self._up(one)}
@@ -164,6 +169,28 @@ def test_a_fixed_rate_is_set_while_a_partition_moves_and_taken_away_after(
         "ReplicationThrottled",
         "ReplicationReleased",
     ]
+
+
+@pytest.mark.parametrize("shown", [SET, None], ids=["still set", "no answer"])
+def test_the_record_stays_until_every_live_broker_shows_that_ours_is_gone(
+    stage: Stage, source: Source, shown: Configs | None
+) -> None:
+    policy = stage.policy(replication=FIXED)
+    stage.tier()
+    stage.run()
+    held = record_of(stage.store.throttle_record())
+    source.lagging[4] = shown
+    stage.kubernetes.delete(policy)
+    for _ in range(5):
+        after(stage, 15)
+    assert not source.cluster.left()
+    assert record_of(stage.store.throttle_record()) == held
+    assert stage.store.facts().claim is not None
+    source.lagging.clear()
+    for _ in range(3):
+        after(stage, 15)
+    assert stage.store.throttle_record() is None
+    assert stage.store.facts().claim is None
 
 
 def test_mode_observe_writes_nothing(stage: Stage, source: Source) -> None:

@@ -57,6 +57,8 @@ class Recorded(AdminClient):
     def write(self, request: object, at: object = None) -> object:
         return self.read(request)
 
+    ask = write
+
 
 ALICE_HAS_1_MIB = (
     "000000000000ffff00000001000000010004757365720005616c69636500000001001270726f64756365"
@@ -259,7 +261,7 @@ class Throttled:
         self._answers = list(answers)
         self.asked = 0
 
-    def write(self, request: object, at: object) -> FetchResponse:
+    def ask(self, request: object, at: object) -> FetchResponse:
         self.asked += 1
         return self._answers[min(self.asked, len(self._answers)) - 1]
 

@@ -71,6 +71,8 @@ class Brokers:
             responses=[Answer(partition_responses=[partition])],
         )
 
+    ask = write
+
     def _end(self, request: Any) -> Any:
         (asked,) = request.topics[0].partitions
         if asked.timestamp == -2:

@@ -159,7 +159,7 @@ class Batch:
             if now.get(write.entity, {}) == write.seen.values
         }
         ledger.require_alone()
-        refused = alter(ledger.client, wanted, ledger.topic, ledger.may_write)
+        refused = alter(ledger.client, wanted, ledger.topic)
         return {entity: refused.get(entity) for entity in wanted}
 
     def _record(self, entity: Entity, values: Mapping[Entity, Values]) -> bytes | None:

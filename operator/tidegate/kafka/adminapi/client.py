@@ -1,13 +1,14 @@
 """Requests of the admin protocol to one Kafka cluster, each bounded in time.
 
-`read` asks whichever broker answers and asks another when one does not. `write` sends a request
-once, because only the store knows whether it may be sent again. The errors of an answer become
+`read` asks whichever broker answers and asks another when one does not. `ask` sends a request once,
+to one broker. So does `write`, for requests that change something: only the store knows whether one
+may be sent again, and none is sent without the policy's Lease. The errors of an answer become
 ours in one place, with the rights that a user lacks.
 """
 
 import ssl
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tidegate.errors import Unauthorized, Unreachable, UserActionRequired, refused_certificate
@@ -20,6 +21,7 @@ from tidegate.kafka.brokers import (
     host_and_port,
     no_answer,
 )
+from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.reasons import Reason
 
@@ -42,9 +44,13 @@ class Fenced(Exception):
 
 
 class AdminClient:
-    """Connections to the brokers of one cluster. One thread at a time may use it."""
+    """Connections to the brokers of one cluster. One thread at a time may use it.
+
+    `may_write` is the policy's Lease; who has none, such as a command, leaves it as it is.
+    """
 
     def __init__(self, settings: KafkaConnection) -> None:
+        self.may_write: Callable[[], bool] = lambda: True
         self.address = ",".join(settings.bootstrap_servers)
         self._settings = settings
         self._servers = [host_and_port(server) for server in settings.bootstrap_servers]
@@ -71,14 +77,17 @@ class AdminClient:
                     self._servers = [*self._servers[1:], server]
         raise no_answer(self._settings, tried)
 
-    def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
+    def ask(self, request: Any, at: tuple[str, int] | None = None) -> Any:
         """Ask the broker at this address, or the one that `read` asks. Raises Lost."""
-        try:
-            return self._ask(
-                at or self._servers[0], request, self._settings.request_timeout_seconds
-            )
-        except OSError as error:
-            raise Lost(str(error)) from error
+        return self._ask_once(request, at, None)
+
+    def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
+        """The same with a request that changes something.
+
+        Raises LeaseLost where `may_write` says so, asked when nothing but the last byte of the
+        request is left to be sent.
+        """
+        return self._ask_once(request, at, lambda: require_lease(self.may_write))
 
     def metadata(self, topics: Collection[str] | None = ()) -> Any:
         """Brokers, cluster id and these topics; None = all. It never makes a topic."""
@@ -139,7 +148,22 @@ class AdminClient:
             connection.close()
         self._open.clear()
 
-    def _ask(self, server: tuple[str, int], request: Any, timeout_seconds: float) -> Any:
+    def _ask_once(
+        self, request: Any, at: tuple[str, int] | None, confirm: Callable[[], None] | None
+    ) -> Any:
+        server = at or self._servers[0]
+        try:
+            return self._ask(server, request, self._settings.request_timeout_seconds, confirm)
+        except OSError as error:
+            raise Lost(str(error)) from error
+
+    def _ask(
+        self,
+        server: tuple[str, int],
+        request: Any,
+        timeout_seconds: float,
+        confirm: Callable[[], None] | None = None,
+    ) -> Any:
         if self._closed:
             raise Unreachable(
                 Reason.BROKERS_UNREACHABLE, "The connection with the brokers was closed."
@@ -153,7 +177,7 @@ class AdminClient:
                     timeout_seconds=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS),
                 )
                 self._open[server] = connection
-            return connection.ask(request, timeout_seconds)
+            return connection.ask(request, timeout_seconds, confirm)
         except BaseException:
             self._open.pop(server, None)
             if connection is not None:

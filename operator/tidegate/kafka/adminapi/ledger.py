@@ -53,7 +53,6 @@ class TopicLedger:
         self.client = client
         self.topic = topic
         self.journal = Journal(topic)
-        self.may_write: Callable[[], bool] = lambda: True
         self._monotonic = monotonic
         self._log = LedgerLog(client, topic)
         self._late: dict[Entity, _Late] = {}
@@ -138,7 +137,7 @@ class TopicLedger:
         """
         due_seconds = self._monotonic() - LATE_SECONDS
         due = [one for one, late in self._late.items() if late.since_seconds <= due_seconds]
-        if not due or not self.is_writer or not self.may_write():
+        if not due or not self.is_writer or not self.client.may_write():
             return
         kept = [one for one in due if self._has_intent(one)]
         try:
@@ -170,7 +169,6 @@ class TopicLedger:
 
     def commit(self, records: Sequence[Record]) -> None:
         """Append to the ledger, as its writer. Raises LeaseLost, Lost and Fenced."""
-        require_lease(self.may_write)
         start = self._log.commit(records)
         self.journal.take(
             Entry(start + number, key, value) for number, (key, value) in enumerate(records)
@@ -189,7 +187,7 @@ class TopicLedger:
         for attempt in range(_ATTEMPTS):
             _pause(attempt)
             try:
-                require_lease(self.may_write)
+                require_lease(self.client.may_write)
                 self._become_writer(only_if)
                 return action()
             except (Lost, Fenced) as error:

@@ -163,7 +163,8 @@ class LedgerLog:
         """Fence every other writer, and make the topic where there is none.
 
         Read `news` afterwards: no other process writes from then on, unless `commit` raises.
-        Raises Lost, Unauthorized, and UserActionRequired for a topic that would lose the ledger.
+        Raises Lost, LeaseLost, Unauthorized, and UserActionRequired for a topic that would lose the
+        ledger.
         """
         self.give_up()
         if self._leader() is None:
@@ -187,8 +188,8 @@ class LedgerLog:
     def commit(self, records: Sequence[Record]) -> int:
         """Append all of them or none; returns the offset of the first.
 
-        Raises Lost where it may have happened, Fenced where it has not. This process is no writer
-        any more then.
+        Raises Lost where it may have happened, Fenced and LeaseLost where it has not. This process
+        is no writer any more then.
         """
         producer = self._producer
         if producer is None:
@@ -308,7 +309,7 @@ class LedgerLog:
             isolation_level=isolation_level,
             topics=[kind(name=self.topic, partitions=[asked])],
         )
-        (partition,) = self._client.write(request, leader).topics[0].partitions
+        (partition,) = self._client.ask(request, leader).topics[0].partitions
         require_done(partition.error_code, "read its ledger", self.topic)
         return int(partition.offset)
 
@@ -366,7 +367,7 @@ class LedgerLog:
         """The answer to a fetch. One that a quota delays is empty: it is asked again after that."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
-            answer = self._client.write(request, leader)
+            answer = self._client.ask(request, leader)
             require_done(answer.error_code or 0, "read its ledger", self.topic)
             if answer.responses:
                 return answer

@@ -1,11 +1,10 @@
 """DescribeClientQuotas and AlterClientQuotas, between entities with texts and Kafka's doubles."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tidegate.kafka.adminapi.client import AdminClient, Lost, is_refusal, require_done
 from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest, for_code
-from tidegate.kafka.quota_store import require_lease
 from tidegate_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
 
 Values = Mapping[QuotaKey, str]
@@ -53,7 +52,7 @@ def _exactly(entity: Entity) -> Any:
 def _described(
     client: AdminClient, request: Any, topic: str, at: tuple[str, int] | None
 ) -> dict[Entity, Values]:
-    answer = client.read(request) if at is None else client.write(request, at)
+    answer = client.read(request) if at is None else client.ask(request, at)
     require_done(answer.error_code, "describe client quotas", topic)
     found: dict[Entity, Values] = {}
     for entry in answer.entries or ():
@@ -68,24 +67,16 @@ def _described(
 
 
 def alter(
-    client: AdminClient,
-    changes: Mapping[Entity, Changes],
-    topic: str,
-    may_write: Callable[[], bool] = lambda: True,
+    client: AdminClient, changes: Mapping[Entity, Changes], topic: str
 ) -> dict[Entity, str | None]:
     """Change these keys and no others; entity -> why it was refused, None = it was done.
 
     A controller that refuses a whole batch for one value in it is asked again for halves of it.
-    Raises LeaseLost where `may_write`, asked right before each request, says so, and Lost when no
-    answer came: some of them may be changed.
+    Raises LeaseLost, and Lost when no answer came: some of them may be changed.
     """
     if not changes:
         return {}
-    request = _request(
-        changes
-    )  # a process may stand still while it is made, so the Lease comes last
-    require_lease(may_write)
-    answer = client.write(request)
+    answer = client.write(_request(changes))
     refused: dict[Entity, str | None] = {}
     for entry in answer.entries:
         entity = _entity(entry.entity)
@@ -98,7 +89,7 @@ def alter(
             refused[entity] = None
     if len(changes) > 1 and all(refused.get(entity) for entity in changes):
         for half in _halves(changes):
-            refused.update(alter(client, half, topic, may_write))
+            refused.update(alter(client, half, topic))
     return refused
 
 
@@ -110,7 +101,7 @@ def has_controller(client: AdminClient, topic: str) -> bool:
     """
     nothing: dict[Entity, Changes] = {Entity(Default.DEFAULT): {QuotaKey.CONSUMER_BYTE_RATE: None}}
     try:
-        answer = client.write(_request(nothing, validate_only=True))
+        answer = client.ask(_request(nothing, validate_only=True))
         for entry in answer.entries:
             require_done(entry.error_code, "alter client quotas", topic)
     except Lost:

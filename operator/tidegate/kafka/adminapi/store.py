@@ -78,7 +78,7 @@ class AdminQuotaStore:
 
     def only_while(self, may_write: Callable[[], bool]) -> None:
         """See QuotaStore."""
-        self._ledger.may_write = may_write
+        self._client.may_write = may_write
 
     def live_brokers(self) -> int:
         """See QuotaStore."""
