@@ -151,11 +151,11 @@ class Gate:
         if scope["type"] == "websocket" and not is_channel:
             return 404, "there is no such page"
         is_reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if not is_reading:
-            if not is_channel and (path not in _POSTED or scope.get("method") != "POST"):
-                return 405, "only GET"
-            if not self._is_of_our_pages(connection):
-                return 403, "only from the console's own pages"
+        is_posted = path in _POSTED and scope.get("method") == "POST"
+        if not (is_reading or is_channel or is_posted):
+            return 405, "only GET"
+        if (is_channel or not is_reading) and not self._is_of_our_pages(connection):
+            return 403, "only from the console's own pages"
         if is_channel:
             query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
             token, _ = self._token(connection)
@@ -163,8 +163,8 @@ class Gate:
             if not is_known:
                 if not self._strangers.take():
                     return 429, "too many pages connect right now"
-                # NiceGUI has no such page, so the browser asks for its own anew
-                query["client_id"] = ["none"]
+                # NiceGUI refuses that at once, and the browser asks for its page anew
+                query |= {"client_id": ["none"], "implicit_handshake": ["true"]}
                 scope["query_string"] = urlencode(query, doseq=True).encode("latin-1")
         return None
 

@@ -168,6 +168,7 @@ def test_only_our_own_pages_post_and_connect(
     assert front.answer("POST", "/logout", **headers) == status
     channel = "/_nicegui_ws/socket.io/"
     assert front.answer("", channel, query="client_id=there", kind="websocket", **headers) == status
+    assert front.answer("GET", channel, query="client_id=there", **headers) == status
 
 
 def test_connections_for_pages_that_are_not_there_are_let_in_at_a_rate(front: Front) -> None:
@@ -191,7 +192,9 @@ def test_a_page_is_connected_to_by_its_viewer_alone(front: Front, kind: str) -> 
         assert answer == 200
         sent = front.pages.queries[-1]
         assert "EIO=4&transport=websocket" in sent
-        return parse_qs(sent).get("client_id", [])
+        found = parse_qs(sent)
+        assert found["implicit_handshake"] == ["true"]  # so that NiceGUI refuses it at once
+        return found.get("client_id", [])
 
     for headers in ({"cookie": f"{COOKIE}={session}"}, {"authorization": "Bearer good"}):
         assert named(f"{asked}good%27s", **headers) == ["good's"]
