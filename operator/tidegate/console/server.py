@@ -179,9 +179,8 @@ class Console:
 
     def is_page_of(self, client_id: str, token: str | None) -> bool:
         """Whether there is such a page, and it was opened with this token."""
-        return any(
-            page.client.id == client_id and page.token == token for page in tuple(self._pages)
-        )
+        asked = client_id, token
+        return any((page.client.id, page.token) == asked for page in tuple(self._pages))
 
     def viewers(self) -> Viewers | None:
         """What is known of those who look; None without logins."""
@@ -583,10 +582,7 @@ class _Page:
             self._moment.set_content(self._clock())
 
     def _open_anew(self) -> None:
-        """Names that the viewer may not see any more are also in lists and fields, and go with it.
-
-        What the browser then asks for is answered as at any other time: by the login, for one.
-        """
+        """Names that the viewer may not see any more are also in lists and fields, and go, too."""
         from nicegui import ui
 
         with self.client:
