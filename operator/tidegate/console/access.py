@@ -2,8 +2,9 @@
 
 A viewer sees the objects that their own rights let them list, kind by kind and namespace by
 namespace; nothing of others is sent. Nothing is stored by these calls: a review is answered and
-forgotten. Answers are kept for a minute, so that a right that is taken away counts soon. Every call
-may wait for the API server, so none belongs on an event loop; `viewers.py` has what a page uses.
+forgotten. Answers are kept for seconds, for one person's pages that open at once; how long a page
+goes by them is for `viewers.py`. Every call may wait for the API server, so none belongs on an
+event loop.
 """
 
 import hashlib
@@ -20,7 +21,8 @@ from tidegate.kube.api import ResourceKind
 from tidegate.kube.client import Transport
 from tidegate_logic.reasons import Reason
 
-_KEPT_SECONDS: Final = 60.0
+KEPT_SECONDS: Final = 10.0  # what a page goes by may be older by this
+_REFUSED_SECONDS: Final = 60.0
 _MOST_VIEWERS: Final = 1_000
 _MOST_REFUSED: Final = 1_000
 _MOST_RIGHTS: Final = 100_000
@@ -144,7 +146,7 @@ class Access:
         if known is not None and self._is_fresh(known):
             return cast(Viewer, known[1])
         refused = self._refused.get(key)
-        if refused is not None and self._is_fresh(refused):
+        if refused is not None and self._is_fresh(refused, _REFUSED_SECONDS):
             raise _not_valid()
         found = self._review(token) if known is not None else self._review_unknown(token)
         if found is None:
@@ -163,8 +165,8 @@ class Access:
             self._rights.put(key, *known)
         return bool(known[1])
 
-    def _is_fresh(self, known: tuple[float, Any]) -> bool:
-        return self._monotonic() - known[0] <= _KEPT_SECONDS
+    def _is_fresh(self, known: tuple[float, Any], seconds: float = KEPT_SECONDS) -> bool:
+        return self._monotonic() - known[0] <= seconds
 
     def _review_unknown(self, token: str) -> Viewer | None:
         if not self._unknown_at_once.acquire(blocking=False):

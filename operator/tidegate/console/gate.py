@@ -10,7 +10,7 @@ import secrets as random_names
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from markupsafe import Markup
 
@@ -92,7 +92,8 @@ class Sessions:
 class Gate:
     """Answers what must not reach the pages; what may carries `state.token` and `state.session`.
 
-    `let_in` is None where nobody logs in. It raises Refused and from tidegate.errors.
+    `let_in` is None where nobody logs in. It raises Refused and from tidegate.errors. `is_page` is
+    asked with a page's random id and the token that a connection has: a page is its viewer's.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Gate:
         hosts: Iterable[str],
         sessions: Sessions,
         let_in: Callable[[], Callable[[str | None], Awaitable[object]] | None],
-        is_page: Callable[[str], bool],
+        is_page: Callable[[str, str | None], bool],
     ) -> None:
         self._app = app
         self._pages = frozenset(pages)
@@ -150,16 +151,21 @@ class Gate:
         if scope["type"] == "websocket" and not is_channel:
             return 404, "there is no such page"
         is_reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if not is_reading:
-            if not is_channel and (path not in _POSTED or scope.get("method") != "POST"):
-                return 405, "only GET"
-            if not self._is_of_our_pages(connection):
-                return 403, "only from the console's own pages"
+        is_posted = path in _POSTED and scope.get("method") == "POST"
+        if not (is_reading or is_channel or is_posted):
+            return 405, "only GET"
+        if (is_channel or not is_reading) and not self._is_of_our_pages(connection):
+            return 403, "only from the console's own pages"
         if is_channel:
             query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-            is_known = "sid" in query or self._is_page(query.get("client_id", [""])[0])
-            if not is_known and not self._strangers.take():
-                return 429, "too many pages connect right now"
+            token, _ = self._token(connection)
+            is_known = "sid" in query or self._is_page(query.get("client_id", [""])[0], token)
+            if not is_known:
+                if not self._strangers.take():
+                    return 429, "too many pages connect right now"
+                # NiceGUI refuses that at once, and the browser asks for its page anew
+                query |= {"client_id": ["none"], "implicit_handshake": ["true"]}
+                scope["query_string"] = urlencode(query, doseq=True).encode("latin-1")
         return None
 
     def _is_of_our_pages(self, connection: "HTTPConnection") -> bool:

@@ -173,6 +173,11 @@ class Console:
         self._pages.append(page)
         page.client.on_delete(lambda: self._pages.remove(page))
 
+    def is_page_of(self, client_id: str, token: str | None) -> bool:
+        """Whether there is such a page, and it was opened with this token."""
+        asked = client_id, token
+        return any((page.client.id, page.token) == asked for page in tuple(self._pages))
+
     def viewers(self) -> Viewers | None:
         """What is known of those who look; None without logins."""
         if self.access is None:
@@ -262,8 +267,8 @@ class Console:
 def make_app(console: Console) -> "FastAPI":
     """The whole application. NiceGUI keeps one for each process."""
     from fastapi import FastAPI, Request
-    from nicegui import Client, ui
     from nicegui import app as nicegui_app
+    from nicegui import ui
     from starlette.exceptions import HTTPException
     from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.responses import PlainTextResponse
@@ -275,7 +280,7 @@ def make_app(console: Console) -> "FastAPI":
         hosts=console.settings.hosts,
         sessions=console.sessions,
         let_in=console.let_in,
-        is_page=lambda client_id: client_id in Client.instances,
+        is_page=console.is_page_of,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=console.settings.hosts)
     _add_logins(app, console)
@@ -412,10 +417,11 @@ def _live_element() -> Any:
     from nicegui.element import Element
 
     class Live(Element, component="live.js"):
-        def __init__(self, content: str) -> None:
+        def __init__(self, content: str, role: str) -> None:
             super().__init__()
             self._props["content"] = content
-            self.classes("page").props('role="main"')
+            self._props["role"] = role
+            self.classes("page")
 
     return Live
 
@@ -425,14 +431,16 @@ class _Page:
 
     def __init__(self, console: Console, request: "Request", path: str, policy: str) -> None:
         self._console, self._path, self._policy = console, path, policy
-        self._token: str | None = request.state.token
+        self.token: str | None = request.state.token
         self._session: str | None = request.state.session
         self._rights: Rights | None = None
+        self._granted: frozenset[Place] = frozenset()
         self._seen: PolicyNow | None = None
         self._shown: Page = ()
         self._shown_at: object = None
         self._kept = Kept()
         self._logged_out = ""
+        self._has_lost_rights = False
         self._named: Any = None
 
     # What every page has
@@ -499,12 +507,14 @@ class _Page:
         try:
             if self._session is not None and self._session not in console.sessions:
                 raise Refused("You have logged out.")
-            self._rights = viewers.known(self._token, console.reviewing)
+            self._rights = viewers.known(self.token, console.reviewing)
         except Refused as refused:  # the token ended while the page was open
             self._logged_out = str(refused)
             return Objects()
         if self._rights is None:
             return Objects(problem="what you may see is not known: Kubernetes does not answer")
+        self._has_lost_rights |= not self._granted & self._rights.asked <= self._rights.allowed
+        self._granted |= self._rights.allowed
         return console.source.objects().only(self._rights.may_list)
 
     def _old_rights(self) -> tuple[Part, ...]:
@@ -530,7 +540,10 @@ class _Page:
         return objects, self._seen if self._policy else None
 
     def _kept_up(
-        self, body: Callable[[PolicyNow], Page], asked: Callable[[], object] = lambda: None
+        self,
+        body: Callable[[PolicyNow], Page],
+        asked: Callable[[], object] = lambda: None,
+        role: str = "main",
     ) -> None:
         """The part of the page that is looked at many times a second; what differs is sent.
 
@@ -539,7 +552,7 @@ class _Page:
         self._body, self._asked = body, asked
         self._shown_at = self._console.tick(), asked()
         self._shown = self._page(body)
-        self._live = _live_element()(page_html(self._shown))
+        self._live = _live_element()(page_html(self._shown), role)
         self._moment.set_content(self._clock())
         self._console.keeps_up(self)
 
@@ -555,11 +568,21 @@ class _Page:
             return
         self._shown_at = at
         page = self._page(self._body)
+        if self._logged_out or self._has_lost_rights:
+            self._open_anew()
+            return
         changes = changes_between(self._shown, page)
         if changes is not None:
             self._shown = page
             self._live.run_method("change", changes)
             self._moment.set_content(self._clock())
+
+    def _open_anew(self) -> None:
+        """Names that the viewer may not see any more are also in lists and fields, and go, too."""
+        from nicegui import ui
+
+        with self.client:
+            ui.navigate.reload()
 
     def _clock(self) -> str:
         return f"{clock_words(self._console.source.now_seconds())} UTC"
@@ -703,6 +726,7 @@ class _Page:
             "now. Nothing is written.</p>",
             sanitize=False,
         ).classes("page")
+        self._kept_up(lambda _: (), role="status")  # what the viewer may see, and since when
         with ui.element("div").classes("form"):
             form.build()
         button = ui.button("Play ten minutes", color=None).props("no-caps unelevated")

@@ -13,7 +13,7 @@ from operator import is_
 from typing import Any, Final
 
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare, object_key
-from tidegate.errors import TidegateError
+from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -456,7 +456,11 @@ class _Joined:
 
     def _declare(self) -> Declared | None:
         try:
-            declared = declare(self._raw, self._tiers, self._reader, overrides=self._overrides)
+            declared = declare(
+                *(self._raw, self._tiers, self._reader),
+                overrides=self._overrides,
+                lets_in=lambda namespace: _is_let_in(self._tiers, namespace),
+            )
         except TidegateError as error:
             self._problems.append(error.message)
             return None
@@ -695,6 +699,24 @@ def _inputs(
             declared.policy.stale_after_seconds,
             measured.problem,
         ),
+    )
+
+
+def _is_let_in(tiers: Iterable[RawObject], namespace: str) -> bool:
+    """Whether spec.allowedTiers lets in a namespace, by what the operator wrote to its tiers.
+
+    The console reads no namespaces. Raises RetryLater where nothing was written yet.
+    """
+    for raw in tiers:
+        for one in (raw.get("status") or {}).get("conditions") or ():
+            reason = one.get("reason")
+            if raw["metadata"]["namespace"] != namespace or one.get("type") != "Ready":
+                continue
+            if reason != Reason.NAMESPACES_UNREAD:
+                return bool(reason != Reason.TIER_NOT_ALLOWED)
+    raise RetryLater(
+        Reason.NAMESPACES_UNREAD,
+        f"The operator has said nothing yet of the BusinessTiers of namespace {namespace}",
     )
 
 

@@ -271,14 +271,17 @@ class LiveSource:
         try:
             left = b""
             for chunk in answer.stream(64 * 1024, decode_content=True):
+                kept.heard_at = self._clock()
                 *lines, left = (left + chunk).split(b"\n")
                 for line in lines:
                     self._take(kept, json.loads(line))
                 if self._ended.is_set():
                     return
+            # ended in time, and until then silence meant that nothing changed
+            kept.heard_at = self._clock()
         finally:
             with self._lock:
-                kept.heard_at, kept.is_open = self._clock(), False
+                kept.is_open = False
             answer.close()
 
     def _take(self, kept: _Kept, event: Mapping[str, Any]) -> None:
@@ -287,7 +290,6 @@ class LiveSource:
             raise client.ApiException(status=body.get("code"), reason=body.get("message"))
         with self._lock:
             kept.version = body["metadata"]["resourceVersion"]
-            kept.heard_at = self._clock()
             if event["type"] == "DELETED":
                 kept.items.pop(_uid(body), None)
             elif event["type"] != "BOOKMARK":

@@ -15,15 +15,17 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from tidegate.console.access import Refused, TooManyUnknown, Viewer
+from tidegate.console.access import KEPT_SECONDS, Refused, TooManyUnknown, Viewer
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import ResourceKind
 
 Place = tuple[ResourceKind, str]  # a kind in a namespace; "" = in every one
-_AGAIN_SECONDS: Final = 50.0  # before Access's own answers are too old for the next look
+_UNASKED_SECONDS: Final = 55.0  # the longest that a right which was taken away is not asked about
+_AGAIN_SECONDS: Final = _UNASKED_SECONDS - KEPT_SECONDS
 LONGEST_MINUTES: Final = 10
 _LONGEST_SECONDS: Final = 60.0 * LONGEST_MINUTES
-_AWAY_SECONDS: Final = 5.0  # between two tries while the API server does not answer
+_TRY_SECONDS: Final = 5.0  # between two tries while the API server does not answer
+_AWAY_SECONDS: Final = 30.0  # for so long after such a try no page that is opened waits for another
 _MOST_KEPT: Final = 1_000
 
 
@@ -39,14 +41,15 @@ class Reviews(Protocol):
 class Rights:
     """What one viewer may list, of the places that were asked about.
 
-    `at_seconds` is when all of it was answered last (monotonic); `problem` says why not since, "" =
-    it was.
+    `at_seconds` is when all of it was asked for last (monotonic), and answered; `problem` says why
+    not when it was tried last, at `failed_seconds`, "" = it was.
     """
 
     allowed: frozenset[Place]
     asked: frozenset[Place]
     at_seconds: float
     problem: str = ""
+    failed_seconds: float = float("-inf")
 
     def may_list(self, kind: ResourceKind, namespace: str) -> bool:
         return (kind, namespace) in self.allowed
@@ -67,15 +70,15 @@ class Viewers:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Rights | Refused] = OrderedDict()
         self._asking: set[str] = set()
-        self._away_until = float("-inf")
 
     def rights(self, token: str | None) -> Rights:
         """Ask, where what is kept is too old. May wait; raises Refused and from tidegate.errors."""
         settled = self.settled(token)
-        if settled is not None:
-            return settled
+        return self._asked(token) if settled is None else settled
+
+    def _asked(self, token: str | None) -> Rights:
         key = _digest(token)
-        kept, places = self._usable(key), self._places()
+        kept, places, begin_seconds = self._usable(key), self._places(), self._monotonic()
         try:
             viewer = self.reviews.viewer(token)
             allowed = frozenset(one for one in places if self.reviews.may_list(viewer, *one))
@@ -88,26 +91,29 @@ class Viewers:
                 self._keep(key, refused)
             raise
         except RetryLater as error:
-            self._away_until = self._monotonic() + _AWAY_SECONDS
             if kept is None:
                 raise
-            found = replace(kept, problem=error.message)
+            # of this viewer alone: with a token that takes long to review, a stranger must not put
+            # off when others are asked about
+            found = replace(kept, problem=error.message, failed_seconds=self._monotonic())
         except TidegateError:  # the console's own rights, for one: nothing is known then
             self._drop(key)
             raise
         else:
-            self._away_until = float("-inf")
-            found = Rights(allowed, places, self._monotonic())
+            found = Rights(allowed, places, begin_seconds)
         self._keep(key, found)
         return found
 
     def settled(self, token: str | None) -> Rights | None:
-        """What need not be asked for again now; None = it has to be. Never waits."""
+        """What need not be asked for again now; None = it has to be. Never waits.
+
+        A page is opened by that while the API server is away, and then has it asked for by `known`.
+        """
         kept = self._usable(_digest(token))
         if kept is None:
             return None
-        is_current = self._is_fresh(kept) and self._places() <= kept.asked
-        return kept if is_current or self._monotonic() < self._away_until else None
+        has_just_failed = self._monotonic() - kept.failed_seconds < _AWAY_SECONDS
+        return kept if has_just_failed or self._is_current(kept) else None
 
     def known(self, token: str | None, asks: Executor) -> Rights | None:
         """What is known by now, None = nothing. Never waits: where that is old, `asks` does.
@@ -119,24 +125,21 @@ class Viewers:
             kept = self._kept.get(key)
         if isinstance(kept, Refused):
             raise kept
-        usable = self._usable(key)
-        is_current = (
-            usable is not None and self._is_fresh(usable) and self._places() <= usable.asked
-        )
-        if not is_current and self._monotonic() >= self._away_until:
+        is_tried = kept is not None and self._monotonic() - kept.failed_seconds < _TRY_SECONDS
+        if not is_tried and (kept is None or not self._is_current(kept)):
             with self._lock:
                 is_first = key not in self._asking
                 self._asking.add(key)
             if is_first:
                 asks.submit(self._ask, key, token)
-        return usable
+        return self._usable(key)
 
     def age_seconds(self, rights: Rights) -> float:
         return self._monotonic() - rights.at_seconds
 
     def _ask(self, key: str, token: str | None) -> None:
         try:
-            self.rights(token)
+            self._asked(token)
         except TooManyUnknown:
             pass
         except Refused as refused:
@@ -147,8 +150,9 @@ class Viewers:
             with self._lock:
                 self._asking.discard(key)
 
-    def _is_fresh(self, rights: Rights) -> bool:
-        return not rights.problem and self.age_seconds(rights) <= _AGAIN_SECONDS
+    def _is_current(self, rights: Rights) -> bool:
+        is_fresh = not rights.problem and self.age_seconds(rights) <= _AGAIN_SECONDS
+        return is_fresh and self._places() <= rights.asked
 
     def _usable(self, key: str) -> Rights | None:
         with self._lock:

@@ -4,7 +4,7 @@ It reads raw objects and nothing else. The entities that a broken tier may manag
 a pass leaves them as they are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -395,6 +395,7 @@ def declare(
     *,
     overrides: Iterable[RawObject] | None = (),
     labels: NamespaceLabels = unknown_labels,
+    lets_in: Callable[[str], bool] | None = None,
     lease_namespace: str = "",
     kafka_users: KafkaUsersOf = no_kafka_users,
 ) -> Declared:
@@ -402,13 +403,14 @@ def declare(
 
     Those of other policies are skipped; one that is being deleted counts as absent. A `reader`
     keeps what it has read before; `labels` are asked for namespaces of tiers that only
-    spec.allowedTiers may let in, and `kafka_users` for those of Strimzi. Raises InvalidResource
+    spec.allowedTiers may let in (or `lets_in`, for the answer itself), and `kafka_users` for those
+    of Strimzi. Raises InvalidResource
     when the policy itself cannot be read.
     """
     reader = reader or SpecReader()
     spec = reader.policy(policy)
     translated = policy_from(policy, spec)
-    admission = TierAdmission(translated.key, spec.allowed_tiers, labels)
+    admission = TierAdmission(translated.key, spec.allowed_tiers, labels, lets_in)
     read = None
     if tiers is not None:
         ours = [raw for raw in _of(policy, tiers) if not admission.keeps_out(raw)]

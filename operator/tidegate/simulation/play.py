@@ -283,7 +283,7 @@ class SimulatedOperator:
         self._throttles: frozenset[RateKey] = frozenset()
         self.due = float("-inf")
         members = [member.entity for tier in scenario.tiers for member in tier.members]
-        metered = [Entity(user=one.user) for one in self._policy.defaults]
+        metered = [Entity(user=one.user) for one in self._policy.defaults if one.user is not None]
         for entity in (*members, *self._policy.defaults, *metered):
             self._stored.setdefault(entity, StoredQuota(entity, {}))
 

@@ -4,24 +4,17 @@ and what each viewer is shown.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import pytest
 import requests
 from kubernetes import client as kubernetes_client
 
-from lab.kubernetes.api import KubeApi, service_account_kubeconfig
-from lab.kubernetes.tools import Helm
+from lab.kubernetes.api import KubeApi
 from lab.network import free_port
 from lab.process import patience, wait_until
-from tests.integration.chart.rendering import objects, only, rendered
+from tests.integration.console.cluster import Live, bearer, create, names, token_of
 from tests.integration.console.conftest import Shown
 from tests.unit.resources.documents import policy, tier
-from tidegate.console.access import Access, Refused
+from tidegate.console.access import Refused
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import page_html
 from tidegate.console.server import Console
@@ -33,90 +26,12 @@ from tidegate.kube.api import (
     Event,
     LeaseRecord,
     ObjectRef,
-    ResourceKind,
 )
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.lease import LeaseAddress
 from tidegate.kube.login import Login, Right
 
 pytestmark = pytest.mark.integration
-
-_CONSOLE = {"enabled": True, "image": "tidegate-console:test"}
-
-
-@pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Everything that the chart grants to the console."""
-    helm = Helm(tmp_path_factory.mktemp("helm"))
-    found = objects(rendered(helm, console=_CONSOLE, watch={"allNamespaces": True}))
-    reading = only(found, "ClusterRole", name="tidegate-console")["rules"]
-    reviews = only(found, "ClusterRole", name="platform-tidegate-console-reviews")["rules"]
-    leases = only(found, "Role", name="tidegate-console-leases")["rules"]
-    return [*reading, *reviews, *leases]
-
-
-@dataclass
-class Live:
-    source: LiveSource
-    access: Access
-    kubeconfig: Path
-
-
-@pytest.fixture
-def live(crds: KubeApi, namespace: str, rules: list[dict[str, Any]]) -> Iterator[Live]:
-    """A live source and reviews, as the chart's ServiceAccount."""
-    kubeconfig = service_account_kubeconfig(crds, "console", namespace=namespace, rules=rules)
-    api_client = connect(kubeconfig)
-    kubernetes = KubernetesClient(api_client, "console")
-    source = LiveSource(
-        kubernetes,
-        api_client,
-        (),
-        lambda _: None,
-        read_lease=lambda key: kubernetes.read_lease(
-            namespace, LeaseAddress.of_policy(key, operator_namespace=namespace).name
-        ),
-    )
-    source.start()
-    yield Live(source, Access(connect(kubeconfig)), kubeconfig)
-    source.close()
-
-
-@pytest.fixture
-def other(api_client: kubernetes_client.ApiClient, namespace: str) -> Iterator[str]:
-    """A second namespace."""
-    name = f"{namespace}-other"
-    namespaces = kubernetes_client.CoreV1Api(api_client)
-    namespaces.create_namespace({"metadata": {"name": name}}, _request_timeout=30)
-    yield name
-    with contextlib.suppress(kubernetes_client.ApiException):
-        namespaces.delete_namespace(name, _request_timeout=30)
-
-
-def create(
-    api_client: kubernetes_client.ApiClient,
-    kind: ResourceKind,
-    namespace: str,
-    name: str,
-    document: dict[str, Any],
-) -> None:
-    kubernetes_client.CustomObjectsApi(api_client).create_namespaced_custom_object(
-        kind.group,
-        kind.version,
-        namespace,
-        kind.plural,
-        {**document, "metadata": {"name": name}},
-        _request_timeout=30,
-    )
-
-
-def names(source: LiveSource, namespace: str) -> dict[str, Any]:
-    found = source.objects()
-    return {
-        raw["metadata"]["name"]: raw
-        for raw in (*found.policies, *found.tiers)
-        if raw["metadata"]["namespace"] == namespace
-    }
 
 
 def test_what_changes_is_heard_within_a_second(
@@ -195,8 +110,8 @@ def test_events_and_the_holder_of_the_lease_are_seen_and_events_by_whom_may_list
         "verbs": ["list"],
     }
     events = {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["list"]}
-    without = _token(crds, "without", namespace, [reading], namespace)
-    with_events = _token(crds, "with-events", namespace, [reading, events], namespace)
+    without = token_of(crds, "without", namespace, [reading], namespace)
+    with_events = token_of(crds, "with-events", namespace, [reading, events], namespace)
     console = Console(live.source, live.access)
     assert console.seen_by(with_events).events
     told = console.seen_by(without)
@@ -256,11 +171,11 @@ def test_a_viewer_sees_only_the_kinds_and_namespaces_that_they_may_list(
         "resources": ["brokerbandwidthpolicies", "businesstiers"],
         "verbs": ["get", "list"],
     }
-    tenant = _token(crds, "tenant", namespace, [reading], namespace)
-    owner = _token(
+    tenant = token_of(crds, "tenant", namespace, [reading], namespace)
+    owner = token_of(
         crds, "owner", namespace, [reading | {"resources": ["brokerbandwidthpolicies"]}], other
     )
-    stranger = _token(crds, "stranger", namespace, [], namespace)
+    stranger = token_of(crds, "stranger", namespace, [], namespace)
     wait_until(
         lambda: names(live.source, other).keys() >= {f"tier-of-{other}"}, "both", timeout_seconds=50
     )
@@ -283,18 +198,17 @@ def test_a_viewer_sees_only_the_kinds_and_namespaces_that_they_may_list(
     try:
         bare = requests.get(shown.address, timeout=patience(10), allow_redirects=False)
         assert (bare.status_code, bare.headers["location"]) == (303, "/login")
-        wrong = requests.get(shown.address, headers=_bearer("no-such-token"), timeout=patience(10))
+        wrong = requests.get(shown.address, headers=bearer("no-such-token"), timeout=patience(10))
         assert wrong.status_code == 401
-        page = requests.get(shown.address, headers=_bearer(tenant), timeout=patience(10))
+        page = requests.get(shown.address, headers=bearer(tenant), timeout=patience(10))
         assert page.status_code == 200
         assert f"policy-of-{namespace}" in page.text
         assert f"policy-of-{other}" not in page.text
         asked = f"{shown.address}/?policy={other}/policy-of-{other}"
         assert (
-            f"{other}"
-            not in requests.get(asked, headers=_bearer(tenant), timeout=patience(10)).text
+            f"{other}" not in requests.get(asked, headers=bearer(tenant), timeout=patience(10)).text
         )
-        nothing = requests.get(shown.address, headers=_bearer(stranger), timeout=patience(10))
+        nothing = requests.get(shown.address, headers=bearer(stranger), timeout=patience(10))
         assert "There is no BrokerBandwidthPolicy here" in nothing.text
         person = requests.Session()
         answer = person.post(f"{shown.address}/login", data={"token": tenant}, timeout=patience(10))
@@ -308,19 +222,3 @@ def test_a_viewer_sees_only_the_kinds_and_namespaces_that_they_may_list(
         assert refused.status_code == 401
     finally:
         shown.console.access = None
-
-
-def _token(
-    crds: KubeApi, name: str, home: str, rules: list[dict[str, Any]], granted_in: str
-) -> str:
-    import yaml
-
-    kubeconfig = service_account_kubeconfig(
-        crds, name, namespace=home, rules=rules, granted_in=[granted_in]
-    )
-    users = yaml.safe_load(kubeconfig.read_text())["users"]
-    return str(users[0]["user"]["token"])
-
-
-def _bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}

@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from bench.large_console import large_measured, large_objects
 from lab.process import patience
@@ -24,7 +25,7 @@ from tests.doubles.simulated_console import (
     SimulatedSource,
     stopped_at,
 )
-from tests.integration.console.conftest import Shown, Watched
+from tests.integration.console.conftest import Reviews, Shown, Watched
 from tests.unit.console.states import STATES
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -329,25 +330,46 @@ def test_no_name_is_more_than_text(shown: Shown, watched: Watched, path: str) ->
         assert page.evaluate("document.body.scrollWidth <= window.innerWidth + 1")
 
 
-@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history", "/?greyed"])
-def test_axe_finds_nothing_serious(shown: Shown, browser, path: str) -> None:  # type: ignore[no-untyped-def]
+def logged_in(shown: Shown, context) -> Page:  # type: ignore[no-untyped-def]
+    """A page after the login form, which `reviews` lets in; by keyboard alone."""
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(f"{shown.address}/login")
+    page.keyboard.press("Tab")
+    page.keyboard.type("good")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".page")
+    return page
+
+
+@pytest.mark.parametrize("width", [1200, 420])
+@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history", "/?greyed", "/login"])
+def test_axe_finds_nothing_serious(
+    shown: Shown, reviews: Reviews, browser: Browser, path: str, width: int
+) -> None:
     """In light all of axe's rules; in dark, where nothing but colours differs, those of contrast."""
     from axe_playwright_python.sync_playwright import Axe
 
     source = shows(shown, OVER_AT)
+    shown.console.access = reviews
     source.lines = tuple(simulated.audit_lines(5))
     if path == "/?greyed":
         simulated.without_kubernetes(source)
-    context = browser.new_context(color_scheme="light", viewport={"width": 1200, "height": 900})
-    page = context.new_page()
+    context = browser.new_context(color_scheme="light", viewport={"width": width, "height": 900})
+    page = logged_in(shown, context)
     page.goto(shown.address + path)
-    page.wait_for_selector(".page")
-    page.wait_for_timeout(200)
+    page.wait_for_selector("main" if path == "/login" else ".page")
+    assert page.get_by_role("button", name="Log out").count() == (path != "/login")
     found = Axe().run(page).response["violations"]
     page.emulate_media(color_scheme="dark")
     in_dark = Axe().run(page, options={"runOnly": ["color-contrast"]}).response
     assert in_dark["passes"]
     found += in_dark["violations"]
+    folder = os.environ.get("CONSOLE_PICTURES")
+    for scheme in ("light", "dark") if folder else ():
+        page.emulate_media(color_scheme=scheme)
+        name = f"page-{path.strip('/?') or 'now'}-{scheme}-{width}.png"
+        page.screenshot(path=Path(str(folder)) / name, full_page=True)
     context.close()
     serious = [
         (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
@@ -355,6 +377,21 @@ def test_axe_finds_nothing_serious(shown: Shown, browser, path: str) -> None:  #
         if one["impact"] in ("serious", "critical")
     ]
     assert serious == []
+
+
+def test_in_and_out_by_keyboard(shown: Shown, reviews: Reviews, browser: Browser) -> None:
+    shows(shown)
+    shown.console.access = reviews
+    context = browser.new_context()
+    page = logged_in(shown, context)
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == "Log out":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{shown.address}/login")
+    assert context.cookies() == []
+    context.close()
 
 
 def test_all_of_it_is_reached_by_keyboard(shown: Shown, watched: Watched) -> None:

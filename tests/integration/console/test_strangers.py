@@ -4,47 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 import requests
 from nicegui import Client
 
 from lab.process import patience
-from tests.doubles import simulated_console as simulated
-from tests.integration.console.conftest import Shown
-from tidegate.console.access import Refused, Viewer
-from tidegate.kube.api import ResourceKind
+from tests.integration.console.conftest import Reviews, Shown
 
 pytestmark = pytest.mark.integration
-
-
-class Reviews:
-    """Knows the token `good`; while `goes_on` is not set no answer comes."""
-
-    def __init__(self) -> None:
-        self.goes_on = threading.Event()
-        self.goes_on.set()
-
-    def viewer(self, token: str | None) -> Viewer:
-        assert self.goes_on.wait(patience(60))
-        if token != "good":
-            raise Refused("no")
-        return Viewer("ann")
-
-    def may_list(self, viewer: Viewer, kind: ResourceKind, namespace: str) -> bool:
-        return True
-
-
-@pytest.fixture
-def reviews(shown: Shown) -> Iterator[Reviews]:
-    console, source = simulated.stopped_at(10)
-    shown.show(console, source)
-    made = Reviews()
-    shown.console.access = made
-    yield made
-    made.goes_on.set()
-    shown.console.access = None
 
 
 def test_unknown_paths_and_uploads_leave_nothing_in_memory(shown: Shown, reviews: Reviews) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -18,10 +19,12 @@ class Pages:
 
     def __init__(self) -> None:
         self.reached: list[str] = []
+        self.queries: list[str] = []
         self.bytes = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.reached.append(scope["path"])
+        self.queries.append(scope["query_string"].decode())
         if scope["type"] == "http":
             message = await receive()
             self.bytes += len(message.get("body", b""))
@@ -33,13 +36,14 @@ class Front:
     def __init__(self) -> None:
         self.pages, self.sessions = Pages(), Sessions()
         self.asked = 0
+        self.open_pages: set[tuple[str, str | None]] = {("there", None), ("good's", "good")}
         self.gate = Gate(
             self.pages,
             pages=["/", "/history"],
             hosts=["localhost", "console.example"],
             sessions=self.sessions,
             let_in=lambda: self._let_in,
-            is_page=lambda client_id: client_id == "there",
+            is_page=lambda client_id, token: (client_id, token) in self.open_pages,
         )
 
     async def _let_in(self, token: str | None) -> None:
@@ -164,6 +168,7 @@ def test_only_our_own_pages_post_and_connect(
     assert front.answer("POST", "/logout", **headers) == status
     channel = "/_nicegui_ws/socket.io/"
     assert front.answer("", channel, query="client_id=there", kind="websocket", **headers) == status
+    assert front.answer("GET", channel, query="client_id=there", **headers) == status
 
 
 def test_connections_for_pages_that_are_not_there_are_let_in_at_a_rate(front: Front) -> None:
@@ -172,3 +177,38 @@ def test_connections_for_pages_that_are_not_there_are_let_in_at_a_rate(front: Fr
     assert 200 <= statuses.count(200) <= 350
     assert statuses.count(429) == 400 - statuses.count(200)
     assert front.answer("GET", channel, query="EIO=4&client_id=there") == 200
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_a_page_is_connected_to_by_its_viewer_alone(front: Front, kind: str) -> None:
+    """Others reach NiceGUI with the name of no page, whose answer has a browser ask anew."""
+    session, other = front.sessions.begin("good"), front.sessions.begin("another")
+    ended = front.sessions.begin("good")
+    front.sessions.end(ended)
+    asked = "EIO=4&transport=websocket&implicit_handshake=true&client_id="
+
+    def named(query: str, **headers: str) -> list[str]:
+        answer = front.answer("GET", "/_nicegui_ws/socket.io/", query=query, kind=kind, **headers)
+        assert answer == 200
+        sent = front.pages.queries[-1]
+        assert "EIO=4&transport=websocket" in sent
+        found = parse_qs(sent)
+        assert found["implicit_handshake"] == ["true"]  # so that NiceGUI refuses it at once
+        return found.get("client_id", [])
+
+    for headers in ({"cookie": f"{COOKIE}={session}"}, {"authorization": "Bearer good"}):
+        assert named(f"{asked}good%27s", **headers) == ["good's"]
+    strangers: list[dict[str, str]] = [
+        {},
+        {"cookie": f"{COOKIE}={other}"},
+        {"cookie": f"{COOKIE}={ended}"},
+        {"cookie": f"{COOKIE}=good"},
+        {"authorization": "Bearer another"},
+        # the header is what counts, as it does for pages
+        {"authorization": "Bearer another", "cookie": f"{COOKIE}={session}"},
+        {"authorization": "Bearer ", "cookie": f"{COOKIE}={session}"},
+    ]
+    for headers in strangers:
+        assert named(f"{asked}good%27s", **headers) == ["none"]
+        assert named(f"{asked}x&client_id=good%27s", **headers) == ["none"]
+        assert named("EIO=4&transport=websocket", **headers) == ["none"]

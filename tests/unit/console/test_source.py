@@ -183,7 +183,29 @@ def test_what_was_known_stays_while_the_server_is_away(api: ApiServer, source: L
     assert source.objects().heard_at_seconds is not None
 
 
-def test_viewers_are_known_by_reviews_that_are_kept_for_a_minute(api: ApiServer) -> None:
+def test_a_watch_that_fell_silent_was_heard_when_it_last_said_something(
+    api: ApiServer,
+) -> None:
+    """A server that stands still is noticed late: what was known before is not younger for it."""
+    now = [100.0]
+    api_client = client_of(api)
+    source = LiveSource(
+        KubernetesClient(api_client, "test"), api_client, (), lambda _: None, clock=lambda: now[0]
+    )
+    source.start()
+    until(lambda: source.objects().heard_at_seconds == 100.0, "all kinds")
+    until(lambda: source.objects().problem == "", "all kinds")
+    now[0] = 140.0
+    until(lambda: source.objects().heard_at_seconds == 140.0, "open watches")
+    api.shutdown()
+    api.server_close()
+    api.ended = True  # type: ignore[attr-defined]
+    until(lambda: source.objects().problem != "", "the problem")
+    source.close()
+    assert source.objects().heard_at_seconds == 100.0
+
+
+def test_viewers_are_known_by_reviews_that_are_kept_for_seconds(api: ApiServer) -> None:
     now = [0.0]
     access = Access(client_of(api), monotonic=lambda: now[0])
     ann = access.viewer("good")
@@ -197,7 +219,7 @@ def test_viewers_are_known_by_reviews_that_are_kept_for_a_minute(api: ApiServer)
     access.may_list(ann, BUSINESS_TIERS, "mine")
     assert len(api.reviews) == 3
     api.may_list.clear()
-    now[0] = 61.0
+    now[0] = 10.1
     assert not access.may_list(ann, BUSINESS_TIERS, "mine")
 
 

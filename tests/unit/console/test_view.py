@@ -56,6 +56,40 @@ def test_a_throttled_evening_has_its_numbers() -> None:
         assert whole >= (nic.bytes_per_second or 0) - 1
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown", "problem"),
+    [
+        ("InSync", True, ""),
+        ("TierNotAllowed", False, ""),
+        ("NamespacesUnread", False, "said nothing yet of the BusinessTiers of namespace elsewhere"),
+        (None, False, "said nothing yet of the BusinessTiers of namespace elsewhere"),
+    ],
+)
+def test_a_tier_of_another_namespace_is_shown_as_the_operator_says(
+    reason: str | None, shown: bool, problem: str
+) -> None:
+    """The console may not read the labels of namespaces, which decide."""
+    console, source, _ = at(640)
+
+    def move(policy: dict[str, Any], tiers: list[dict[str, Any]]) -> None:
+        policy["spec"]["allowedTiers"] = {
+            "namespaces": "Selector",
+            "selector": {"matchLabels": {"a": "b"}},
+        }
+        for tier in tiers:
+            if tier["metadata"]["name"] == "reports":
+                tier["metadata"]["namespace"] = "elsewhere"
+                tier["spec"]["policyRef"] = {"name": "orders", "namespace": "streaming"}
+                ready = {"type": "Ready", "status": "True", "reason": reason}
+                tier["status"]["conditions"] = [] if reason is None else [ready]
+
+    simulated.bend(source, move)
+    now = now_of(console, source)
+    assert any(one.tier_key == "elsewhere/reports" for one in now.members) is shown
+    assert problem in " ".join(now.problems)
+    assert bool(problem) == bool(now.problems)
+
+
 def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
     _, _, now = at(308)
     assert "18 MB/s</span> is too much; L1 to L3 move" in now_page.answer(now)

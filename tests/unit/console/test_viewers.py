@@ -129,6 +129,39 @@ def test_the_server_that_is_away_is_tried_every_five_seconds_and_not_with_each_l
     assert look.reviews.asked - asked <= 3
 
 
+def test_while_the_server_is_away_one_page_that_is_opened_waits_for_it_and_no_other(
+    look: Look,
+) -> None:
+    look.reviews.fails = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer")
+    look.now = 60.0
+    assert look.viewers.settled("good") is None
+    look.viewers.rights("good")
+    for _ in range(600):  # each page has it tried again, in a thread
+        look.now += 0.5
+        assert look.viewers.settled("good") is not None
+        look.sees()
+        look.asks.run()
+    look.reviews.fails = None
+    look.reviews.allowed.clear()
+    look.now += 5.0
+    look.sees()
+    look.asks.run()
+    assert look.sees() is False
+
+
+def test_a_token_that_is_never_reviewed_does_not_put_off_others(look: Look) -> None:
+    for step in range(60):
+        look.now = float(step)
+        look.reviews.fails = Unreachable(Reason.KUBERNETES_UNREACHABLE, "the review took too long")
+        with pytest.raises(Unreachable):
+            look.viewers.rights("slow")
+        look.reviews.fails = None
+        look.reviews.allowed.clear()
+        look.sees()
+        look.asks.run()
+    assert look.sees() is False
+
+
 def test_a_token_that_ended_closes_its_page_and_only_a_login_opens_it(look: Look) -> None:
     look.reviews.fails = Refused("This token is not valid any more")
     look.now = 60.0
@@ -278,3 +311,55 @@ def test_a_refused_token_is_asked_about_once_a_minute(
     with pytest.raises(Refused):
         access.viewer("nonsense")
     assert answers.asked["tokenreviews"] == 2
+
+
+# --- both together
+
+
+class Persons(Answers):
+    """Everybody may list what is in `allowed`, whatever their groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allowed = {"mine"}
+        self.knows = True
+
+    def create_cluster_custom_object(self, *call: Any, body: dict[str, Any], **options: Any) -> Any:
+        response = super().create_cluster_custom_object(*call, body=body, **options)
+        if "resourceAttributes" in body["spec"]:
+            namespace = body["spec"]["resourceAttributes"]["namespace"]
+            response.data = json.dumps({"status": {"allowed": namespace in self.allowed}}).encode()
+        elif not self.knows:
+            response.data = b'{"status": {"authenticated": false}}'
+        return response
+
+
+@pytest.mark.parametrize("opened_at", [0.0, 5.0, 11.0, 30.0, 59.0])
+@pytest.mark.parametrize("ends", ["right", "token"])
+def test_what_was_taken_away_is_on_no_page_after_a_minute(opened_at: float, ends: str) -> None:
+    """With what both keep: the same person looked before, so that some answers are older."""
+    now = [0.0]
+    persons, asks = Persons(), Later()
+    access = Access(None, monotonic=lambda: now[0])
+    access._objects = persons
+    viewers = Viewers(access, lambda: frozenset({MINE}), monotonic=lambda: now[0])
+    access.may_list(access.viewer("full"), *MINE)
+    now[0] = opened_at
+    assert viewers.rights("full").may_list(*MINE)
+    persons.allowed.clear()
+    persons.knows = ends == "right"
+
+    def sees() -> bool:
+        try:
+            rights = viewers.known("full", asks)
+        except Refused:
+            return False
+        asks.run()
+        return rights is not None and rights.may_list(*MINE)
+
+    seen_at = []
+    while now[0] < opened_at + 200:
+        if sees():
+            seen_at.append(now[0] - opened_at)
+        now[0] += 1.0
+    assert max(seen_at, default=0.0) <= 60.0

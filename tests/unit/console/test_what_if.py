@@ -23,12 +23,14 @@ from tidegate_logic.model import (
     BrokerLimits,
     ClientRate,
     Contract,
+    Default,
     Direction,
     Entity,
     Level,
     Member,
     NicSpan,
     Policy,
+    QuotaKey,
     RateForm,
     Readings,
     Tier,
@@ -70,6 +72,20 @@ def situation(wants_mb: float = 20.0, **changes: object) -> Situation:
     }
     other = {(broker, OUT): 10.0 * MB for broker in brokers}
     return replace(Situation(policy, tiers, topology, wants, other), **changes)
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        Entity(user=Default.DEFAULT),
+        Entity(client_id=Default.DEFAULT),
+        Entity(Default.DEFAULT, Default.DEFAULT),
+    ],
+)
+def test_a_policy_with_defaults_of_any_kind_is_played(entity: Entity) -> None:
+    policy = replace(situation().policy, defaults={entity: {QuotaKey.CONSUMER_BYTE_RATE: 5 * MB}})
+    result = play_what_if(situation(policy=policy), Edits({OUT: 40 * MB}))
+    assert result.lowered
 
 
 def test_a_load_within_the_limits_lowers_no_one() -> None:
