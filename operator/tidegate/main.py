@@ -21,7 +21,6 @@ from kubernetes.client import ApiClient
 from kubernetes.client.rest import should_bypass_proxies
 
 from tidegate.control.audit.trail import open_audit_trail
-from tidegate.control.connections import import_libraries, open_cluster
 from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
@@ -34,6 +33,7 @@ from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import LeaseAddress, LeaseList, LeftLeases, SharedLease
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
+from tidegate.observe.connections import import_libraries, open_cluster
 from tidegate.settings import Settings
 from tidegate.tracing import open_tracing
 from tidegate_logic.reasons import Reason

@@ -22,13 +22,13 @@ from tidegate.console.server import Console
 from tidegate.console.snapshot import LeaseNow, Measured, Objects
 from tidegate.console.source import Trail
 from tidegate.control.audit.lines import AuditLine
-from tidegate.control.declared import declare
-from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.events import EventDraft, broker_events, level_events
 from tidegate.control.report.status import policy_verdict, tier_verdict
 from tidegate.errors import Unreachable
 from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.observe.declared import declare
+from tidegate.observe.observation import ObservationResult
 from tidegate.simulation.play import play
 from tidegate.tracing import new_pass_id
 from tidegate_logic.decide import decide

@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-import tidegate.control.connections as connections
 import tidegate.control.controller as controller
 import tidegate.control.manager as manager
-import tidegate.control.metrics_watch as metrics_watch
 import tidegate.control.runtime as runtime
 import tidegate.main as main
 import tidegate.metrics as metrics
+import tidegate.observe.connections as connections
+import tidegate.observe.metrics_watch as metrics_watch
 from tests.simulation import virtual_time
 from tests.simulation.moves import MovesLink
 from tests.simulation.systems import BrokersLink, KubernetesLink, Session
 from tests.simulation.virtual_time import Group, Killed, VirtualThreading, VirtualTime, running
 from tidegate.control.audit.trail import unread_trail
-from tidegate.control.connections import zookeeper_connection
-from tidegate.control.observe import KafkaCluster
 from tidegate.errors import TidegateError
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Create, Operation, SetData
 from tidegate.kube.api import ResourceKind
+from tidegate.observe.connections import zookeeper_connection
+from tidegate.observe.observation import KafkaCluster
 from tidegate.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from types import FunctionType
 from typing import Any
 
 import tidegate.control.manager as manager
-import tidegate.control.observe as observe
 import tidegate.control.ownership as ownership
 import tidegate.kafka.claim as claims
 import tidegate.kafka.quota_node as quota_node
 import tidegate.kafka.zookeeper.store as store
 import tidegate.kafka.zookeeper.writer as writer
 import tidegate.kube.lease as lease
+import tidegate.observe.observation as observe
 import tidegate_logic.decide as decide
 import tidegate_logic.readings as readings
 from tests.simulation import process

@@ -26,19 +26,19 @@ from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
-from tidegate.control.connections import (
-    brokers_connection,
-    zookeeper_connection,
-)
 from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop
-from tidegate.control.observe import KafkaCluster
 from tidegate.control.runtime import KINDS, Wakeup
-from tidegate.control.trust import SecretData, Secrets
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import ObjectRef
 from tidegate.kube.cache import relist
 from tidegate.metrics import set_up_logging
+from tidegate.observe.connections import (
+    brokers_connection,
+    zookeeper_connection,
+)
+from tidegate.observe.observation import KafkaCluster
+from tidegate.observe.trust import SecretData, Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import LogFormat, LogLevel
 

@@ -23,10 +23,10 @@ from tidegate.commands.inputs import (
     opened_cluster,
 )
 from tidegate.commands.output import Page
-from tidegate.control.declared import Declared
-from tidegate.control.metrics_watch import Reader
-from tidegate.control.trust import refuse_other_hosts
 from tidegate.errors import UserActionRequired
+from tidegate.observe.declared import Declared
+from tidegate.observe.metrics_watch import Reader
+from tidegate.observe.trust import refuse_other_hosts
 from tidegate_logic.model import Topology
 from tidegate_logic.reasons import Reason
 

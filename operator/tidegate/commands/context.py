@@ -19,19 +19,18 @@ import typer
 from tidegate.commands.output import ExitCode
 
 if TYPE_CHECKING:
-    from tidegate.control.connections import OpenAdminStore as OpenAdminStore
-    from tidegate.control.connections import OpenReplication as OpenReplication
-    from tidegate.control.connections import OpenTopology as OpenTopology
-    from tidegate.control.connections import OpenTree as OpenTree
-    from tidegate.control.metrics_watch import OpenReader as OpenReader
-    from tidegate.control.metrics_watch import Reader
-    from tidegate.control.observe import TopologySource
-    from tidegate.control.replication import ReplicationSource
-    from tidegate.control.trust import Secrets
     from tidegate.kafka.adminapi.store import AdminQuotaStore
     from tidegate.kafka.zookeeper.tree import ZnodeTree
     from tidegate.kube.api import Kubernetes
     from tidegate.kube.login import Login
+    from tidegate.observe.connections import OpenAdminStore as OpenAdminStore
+    from tidegate.observe.connections import OpenReplication as OpenReplication
+    from tidegate.observe.connections import OpenTopology as OpenTopology
+    from tidegate.observe.connections import OpenTree as OpenTree
+    from tidegate.observe.metrics_watch import OpenReader as OpenReader
+    from tidegate.observe.metrics_watch import Reader
+    from tidegate.observe.observation import ReplicationSource, TopologySource
+    from tidegate.observe.trust import Secrets
     from tidegate.prometheus.probe import Probe
     from tidegate.prometheus.settings import MetricsSettings
     from tidegate.prometheus.usage import UsageReader
@@ -63,15 +62,15 @@ class OpenLogin(Protocol):
 
 
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
-    """The ZooKeeper of `spec`, as `control.connections` opens it; connected to at its first use."""
-    from tidegate.control import connections
+    """The ZooKeeper of `spec`, as `observe.connections` opens it; connected to at its first use."""
+    from tidegate.observe import connections
 
     return connections.open_tree(spec, secrets, folder=folder)
 
 
 def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminQuotaStore:
-    """The quota store on the brokers of `spec`, as `control.connections` opens it."""
-    from tidegate.control import connections
+    """The quota store on the brokers of `spec`, as `observe.connections` opens it."""
+    from tidegate.observe import connections
 
     return connections.open_admin_store(spec, secrets, folder=folder)
 
@@ -79,15 +78,15 @@ def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Admi
 def open_topology(
     spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]
 ) -> TopologySource:
-    """The brokers of `spec`, as `control.connections` opens them; connected to at first use."""
-    from tidegate.control import connections
+    """The brokers of `spec`, as `observe.connections` opens them; connected to at first use."""
+    from tidegate.observe import connections
 
     return connections.open_topology(spec, secrets, folder=folder, topic_names=topic_names)
 
 
 def open_replication(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ReplicationSource:
     """Replication on the brokers of `spec`; connected to at first use."""
-    from tidegate.control import connections
+    from tidegate.observe import connections
 
     return connections.open_replication(spec, secrets, folder=folder)
 

@@ -17,9 +17,9 @@ from typing import TypeVar, cast
 
 import yaml
 
-from tidegate.control.connections import QUOTAS_STAY, prometheus_server
-from tidegate.control.trust import SecretData, Secrets
 from tidegate.errors import UserActionRequired
+from tidegate.observe.connections import QUOTAS_STAY, prometheus_server
+from tidegate.observe.trust import SecretData, Secrets
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.resources.authentication import (
     Authentication,

@@ -34,10 +34,10 @@ from tidegate.commands.findings import (
 from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.control.observe import long_mutes
 from tidegate.errors import TidegateError, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
 from tidegate.kube.login import Login, Right
+from tidegate.observe.observation import long_mutes
 from tidegate_logic.contracts.desired import DEFAULT_USER
 from tidegate_logic.model import Entity, Mode, StrimziUsers
 from tidegate_logic.quotas.strimzi import (

@@ -10,7 +10,12 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import QUOTAS_STAY, Finding, broker_words, ok, problem, warning
 from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
 from tidegate.control.ledger_watch import look_of
-from tidegate.control.observe import (
+from tidegate.control.report.conditions import sentence
+from tidegate.errors import TidegateError
+from tidegate.kafka.adminapi.client import rights_needed
+from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
+from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.observe.observation import (
     KafkaCluster,
     brokers_objection,
     expected_cluster,
@@ -19,11 +24,6 @@ from tidegate.control.observe import (
     partition_words,
     plugin_words,
 )
-from tidegate.control.report.conditions import sentence
-from tidegate.errors import TidegateError
-from tidegate.kafka.adminapi.client import rights_needed
-from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
-from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication
 from tidegate_logic.model import Entity
 from tidegate_logic.reasons import Reason

@@ -30,7 +30,8 @@ from tidegate.commands.inputs import (
 )
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Page
-from tidegate.control.strimzi import (
+from tidegate.errors import InvalidResource, NotFound, TidegateError
+from tidegate.observe.strimzi import (
     CLUSTER_LABEL,
     StrimziPlace,
     declared_quotas,
@@ -38,7 +39,6 @@ from tidegate.control.strimzi import (
     read_kafka_user,
     strimzi_place,
 )
-from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
 from tidegate_logic.quota_values import enforced_rate, number_of
 from tidegate_logic.quotas.strimzi import IGNORED_USERS, PAUSED

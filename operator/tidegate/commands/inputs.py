@@ -1,6 +1,6 @@
 """The policy of a command with tiers, overrides and credentials, from files or from Kubernetes.
 
-Nothing is written. The operator's own `control.declared` interprets the objects, so that a command
+Nothing is written. The operator's own `observe.declared` interprets the objects, so that a command
 and the operator cannot understand one differently.
 """
 
@@ -19,14 +19,7 @@ from pydantic import ValidationError
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
-from tidegate.control.connections import metrics_settings, open_cluster, settings_of
-from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.ledger_watch import look_of
-from tidegate.control.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
-from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
-from tidegate.control.replication import ReplicationSource
-from tidegate.control.strimzi import kafka_users_now, no_kafka_users
-from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -39,6 +32,18 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.kube.rollup_jobs import read_result
+from tidegate.observe.connections import metrics_settings, open_cluster, settings_of
+from tidegate.observe.declared import Declared, belongs_to, declare, object_key
+from tidegate.observe.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
+from tidegate.observe.observation import (
+    KafkaCluster,
+    ObservationResult,
+    Observer,
+    QuotaPlugins,
+    ReplicationSource,
+)
+from tidegate.observe.strimzi import kafka_users_now, no_kafka_users
+from tidegate.observe.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.authentication import secret_names
 from tidegate.resources.fields import parse_moment

@@ -14,12 +14,12 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, PolicyOptions, opened_both, stored_policy
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.control.declared import LOST_LEDGER, object_key
 from tidegate.control.ledger_watch import Answer, remembered_of
 from tidegate.errors import InvalidResource, Unauthorized, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.zookeeper.nodes import read_cluster
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
+from tidegate.observe.declared import LOST_LEDGER, object_key
 from tidegate_logic.reasons import Reason
 
 WATCHED_SECONDS = 5.0  # controllers write to ZooKeeper twice a second as long as they do

@@ -17,9 +17,9 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, stored_policy
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.control.declared import PAUSED, object_key
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, Kubernetes, ObjectRef
+from tidegate.observe.declared import PAUSED, object_key
 from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate_logic.reasons import Reason
 

@@ -23,9 +23,9 @@ from tidegate.commands.reassignments import (
     planned_replication_document,
     show_planned_replication,
 )
-from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
 from tidegate.errors import TidegateError
+from tidegate.observe.observation import ObservationResult
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision

@@ -13,11 +13,11 @@ from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicySource, find_policy, opened_cluster
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
-from tidegate.control.observe import KafkaCluster
 from tidegate.control.replication import nics_of, terms_of
 from tidegate.control.report.replication import stall_words
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.throttle_record import record_of
+from tidegate.observe.observation import KafkaCluster
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import Move, MoveKind, by_side, bytes_left
 from tidegate_logic.replication.replication_pass import (

@@ -18,8 +18,8 @@ from tidegate.commands.output import Page
 from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
 from tidegate.control.audit.lines import lines_in
-from tidegate.control.connections import settings_of
 from tidegate.errors import InvalidResource, NotFound
+from tidegate.observe.connections import settings_of
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import is_ago, moment
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds

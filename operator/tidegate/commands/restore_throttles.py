@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import AccessOptions, opened_replication
 from tidegate.commands.output import Column, Document, Page, Sheet
-from tidegate.control.replication import ReplicationSource, still_shown
+from tidegate.control.replication import still_shown
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.throttle_record import policy_key_of, record_of, record_to_bytes
+from tidegate.observe.observation import ReplicationSource
 from tidegate_logic.replication.replication_pass import (
     SETTLE_SECONDS,
     ReplicationInput,

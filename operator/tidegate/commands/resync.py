@@ -11,9 +11,9 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, stored_policy
 from tidegate.commands.output import Document, ExitCode, OutputFormat, Page, publish
-from tidegate.control.declared import object_key
 from tidegate.errors import InvalidResource, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
+from tidegate.observe.declared import object_key
 from tidegate_logic.quotas.contention import RESYNC, named_entity
 from tidegate_logic.words import rfc3339
 

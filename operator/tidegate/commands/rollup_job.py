@@ -14,9 +14,9 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, find_policy, owner_of
 from tidegate.commands.output import ExitCode, Page
-from tidegate.control.connections import metrics_settings
 from tidegate.errors import InvalidResource, NotFound, Unauthorized, UserActionRequired
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
+from tidegate.observe.connections import metrics_settings
 from tidegate.resources.fields import moment
 from tidegate_logic.reasons import Reason
 from tidegate_logic.rollup_schedule import Window

@@ -1,7 +1,7 @@
 """Reads what `tidegate simulate` plays: policy, tiers and one Simulation, from YAML files.
 
 Every mistake is named by its file, document and field, with what to do; several are named at once.
-The operator's own `control.declared` interprets policy and tiers.
+The operator's own `observe.declared` interprets policy and tiers.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ from tidegate.commands.inputs import (
     with_namespace,
     yaml_documents,
 )
-from tidegate.control.declared import Declared, belongs_to, declare, object_key
-from tidegate.control.metrics_watch import SHORTEST_INTERVAL_SECONDS
 from tidegate.errors import InvalidResource
+from tidegate.observe.declared import Declared, belongs_to, declare, object_key
+from tidegate.observe.metrics_watch import SHORTEST_INTERVAL_SECONDS
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import (
     GROUP,

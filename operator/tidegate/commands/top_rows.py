@@ -13,9 +13,9 @@ from typing import Any
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import AccessOptions, PolicySource, metrics_of, opened_cluster
 from tidegate.control.ledger_watch import look_of
-from tidegate.control.metrics_watch import Reader
-from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
+from tidegate.observe.metrics_watch import Reader
+from tidegate.observe.observation import KafkaCluster, Observer, QuotaPlugins
 from tidegate_logic.contracts.desired import MemberReport
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision, Memory

@@ -51,9 +51,9 @@ from tidegate.console.whatif import (
     situation_of,
 )
 from tidegate.control.audit.lines import AuditLine
-from tidegate.control.declared import SpecReader
 from tidegate.errors import TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, EVENTS, QUOTA_OVERRIDES
+from tidegate.observe.declared import SpecReader
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.words import clock_words
 

@@ -12,7 +12,6 @@ from functools import cached_property
 from operator import is_
 from typing import Any, Final
 
-from tidegate.control.declared import Declared, SpecReader, belongs_to, declare, object_key
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -22,6 +21,7 @@ from tidegate.kube.api import (
     QUOTA_OVERRIDES,
     ResourceKind,
 )
+from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare, object_key
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.model import (
     KEY_OF,

@@ -20,8 +20,6 @@ from urllib3.exceptions import HTTPError
 from tidegate.console.history import Past
 from tidegate.console.snapshot import LeaseNow, Measured, Objects, RawObject
 from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
-from tidegate.control.declared import Declared, declare, object_key
-from tidegate.control.metrics_watch import Reader
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -32,6 +30,8 @@ from tidegate.kube.api import (
     LeaseRecord,
     ResourceKind,
 )
+from tidegate.observe.declared import Declared, declare, object_key
+from tidegate.observe.metrics_watch import Reader
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.series import Series
 from tidegate_logic.model import Direction, Level, Topology

@@ -12,8 +12,6 @@ from threading import Timer
 
 import structlog
 
-from tidegate.control.connections import Connection
-from tidegate.control.declared import Declared, SpecReader, belongs_to, declare
 from tidegate.control.ledger_watch import (
     CONFIRMED_AFTER_SECONDS,
     LedgerWatch,
@@ -21,9 +19,6 @@ from tidegate.control.ledger_watch import (
     managed_of,
 )
 from tidegate.control.leftovers import Suspect, suspects_words
-from tidegate.control.metrics_watch import Dependencies, MetricsWatch
-from tidegate.control.namespaces import KnownLabels
-from tidegate.control.observe import KafkaCluster, ObservationResult, Rival
 from tidegate.control.ownership import (
     RESTORE_FINALIZER,
     Deletion,
@@ -37,8 +32,6 @@ from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
-from tidegate.control.strimzi import KnownKafkaUsers
-from tidegate.control.trust import refuse_other_hosts
 from tidegate.errors import InvalidResource, LedgerElsewhere, TidegateError
 from tidegate.kafka.quota_store import Claim, QuotaStore
 from tidegate.kube.api import (
@@ -50,6 +43,13 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.metrics import count_writes
+from tidegate.observe.connections import Connection
+from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare
+from tidegate.observe.metrics_watch import Dependencies, MetricsWatch
+from tidegate.observe.namespaces import KnownLabels
+from tidegate.observe.observation import KafkaCluster, ObservationResult, Rival
+from tidegate.observe.strimzi import KnownKafkaUsers
+from tidegate.observe.trust import refuse_other_hosts
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import Mode, QuotaWrite, Readings, Topology

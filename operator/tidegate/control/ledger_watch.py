@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from tidegate.control.leftovers import Suspect, left_words, suspects_of
-from tidegate.control.observe import LedgerLook, LedgerLoss
 from tidegate.control.report.conditions import counted, listed
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
+from tidegate.observe.observation import LedgerLook, LedgerLoss
 from tidegate.resources.status import LedgerStatus
 from tidegate_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS, MemberReport
 from tidegate_logic.model import (

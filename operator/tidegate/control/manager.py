@@ -13,7 +13,6 @@ from typing import Protocol
 import structlog
 
 from tidegate.control.controller import Controller
-from tidegate.control.declared import object_key, policy_name_of
 from tidegate.control.orphans import Orphans
 from tidegate.control.runtime import (
     KINDS,
@@ -30,6 +29,7 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.kube.cache import Change, relist
+from tidegate.observe.declared import object_key, policy_name_of
 from tidegate.throttle_metrics import policy_labels
 from tidegate.tracing import new_pass_id
 

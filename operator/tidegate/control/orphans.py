@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from tidegate.control.declared import policy_name_of
 from tidegate.control.runtime import OperatorContext
 from tidegate.kube.api import BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ResourceKind
+from tidegate.observe.declared import policy_name_of
 
 log = structlog.get_logger(__name__)
 

@@ -10,9 +10,7 @@ from decimal import Decimal
 
 import structlog
 
-from tidegate.control.declared import age_key, object_key
 from tidegate.control.ledger_watch import remembered_of
-from tidegate.control.observe import LedgerLoss, ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import counted, listed
 from tidegate.errors import NotFound, RetryLater
@@ -29,6 +27,8 @@ from tidegate.kube.api import (
     Kubernetes,
     ObjectRef,
 )
+from tidegate.observe.declared import age_key, object_key
+from tidegate.observe.observation import LedgerLoss, ObservationResult
 from tidegate_logic.model import Mode, StoredQuota
 from tidegate_logic.quota_values import number_of
 from tidegate_logic.reasons import Reason

@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tidegate.control.declared import Declared
-from tidegate.control.observe import (
+from tidegate.control.replication import IDLE, ReplicationControl, ReplicationResult
+from tidegate.errors import LeaseLost, TidegateError
+from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
+from tidegate.observe.declared import Declared
+from tidegate.observe.observation import (
     KafkaCluster,
     LedgerLook,
     ObservationResult,
@@ -17,9 +20,6 @@ from tidegate.control.observe import (
     Rival,
     ledger_unknown,
 )
-from tidegate.control.replication import IDLE, ReplicationControl, ReplicationResult
-from tidegate.errors import LeaseLost, TidegateError
-from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
 from tidegate.tracing import OFF, Tracing
 from tidegate_logic.decide import decide, settle
 from tidegate_logic.decision import Decision, Memory

@@ -5,14 +5,14 @@ record is kept before anything is changed, so being killed anywhere leaves nothi
 that changes nothing writes nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-from tidegate.control.declared import Declared
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore, require_lease
 from tidegate.kafka.throttle_record import record_of, record_to_bytes
+from tidegate.observe.declared import Declared
+from tidegate.observe.observation import ReplicationSource
 from tidegate.resources.replication import (
     DEFAULT_MINIMUM_RATE,
     ReassignmentRates,
@@ -59,43 +59,6 @@ SCAN_SECONDS = 60.0  # how often the throttles of the whole cluster are looked a
 FIGURES_SECONDS = 60.0  # numbers alone renew a status no sooner
 PASS_SECONDS = 5.0  # while replicas are being filled
 _OFF = {kind: Terms() for kind in MoveKind}
-
-
-class ReplicationSource(Protocol):
-    """Replication of one Kafka cluster; `kafka.replication` is the real one."""
-
-    def read(self, *, with_recovery: bool) -> ClusterReplication:
-        """What is moving now; raises a TidegateError where the cluster did not answer in full."""
-        ...
-
-    def has_changed(self) -> bool:
-        """Whether other partitions are reassigned than at the last look; asks one broker."""
-        ...
-
-    def configs(self, resources: Collection[Resource]) -> Configs:
-        """The throttles of these; a broker that did not answer is left out."""
-        ...
-
-    def scan(self) -> Configs:
-        """The throttles of every topic and every live broker that has one."""
-        ...
-
-    def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
-        """Each live broker's throttles of these topics and of itself; None = it did not answer."""
-        ...
-
-    def alter(
-        self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
-    ) -> Mapping[Resource, str]:
-        """Make these changes; returns why not, for each resource not changed for sure.
-
-        Raises LeaseLost where `may_write` says so, asked right before each request.
-        """
-        ...
-
-    def close(self) -> None:
-        """Hang up."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 import structlog
 
-from tidegate.control.trust import read_secrets
 from tidegate.errors import Conflict, RetryLater, TidegateError, UserActionRequired
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import (
@@ -28,6 +27,7 @@ from tidegate.kube.rollup_jobs import (
     result_name,
     selector,
 )
+from tidegate.observe.trust import read_secrets
 from tidegate.prometheus.settings import PROXY_VARIABLE
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidegate.control.audit.trail import AuditTrail, unread_trail
-from tidegate.control.connections import OpenCluster
-from tidegate.control.metrics_watch import OpenReader
 from tidegate.control.report.reporter import Reporter
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -21,6 +19,8 @@ from tidegate.kube.api import (
 )
 from tidegate.kube.cache import ResourceCache
 from tidegate.metrics import Telemetry
+from tidegate.observe.connections import OpenCluster
+from tidegate.observe.metrics_watch import OpenReader
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
 from tidegate.tracing import OFF, Tracing

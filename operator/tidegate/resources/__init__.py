@@ -1,7 +1,7 @@
 """The custom resources: specs, statuses, and their CustomResourceDefinitions.
 
 They depend on pydantic and the errors, not on Kafka, Kubernetes clients or the control pass.
-`control/declared.py` converts them to the types of the core.
+`observe/declared.py` converts them to the types of the core.
 """
 
 from tidegate.resources.kinds import (

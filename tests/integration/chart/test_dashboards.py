@@ -24,9 +24,9 @@ from tests.doubles.simulated_console import EPOCH, Moment, moments
 from tests.unit.control.stage import Stage
 from tests.unit.simulation.loads import evening
 from tidegate.control.controller import Controller
-from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import Applied, PassResult
 from tidegate.metrics import Telemetry
+from tidegate.observe.observation import ObservationResult
 from tidegate_logic.contracts.overrides import Overridden
 from tidegate_logic.model import Entity, Hold, Override
 from tidegate_logic.reasons import Reason

@@ -18,10 +18,10 @@ from tests.goldens.golden import numbers
 from tests.integration.commands.test_real_cluster import tidegate
 from tests.integration.kafka.admin_world import AdminWorld
 from tests.unit.control.stage import Stage
-from tidegate.control.connections import open_topology
-from tidegate.control.trust import Secrets
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
+from tidegate.observe.connections import open_topology
+from tidegate.observe.trust import Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate_logic.model import Entity
 

@@ -16,13 +16,13 @@ from kazoo.client import KazooClient
 from lab.kafka import KafkaLab
 from lab.process import patience
 from tests.goldens.golden import numbers
-from tidegate.control.declared import declare
-from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.declared import declare
+from tidegate.observe.observation import KafkaCluster, Observer
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Memory
 from tidegate_logic.model import Entity, TopicLeaders, Topology

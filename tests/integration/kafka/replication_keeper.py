@@ -15,12 +15,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tidegate.control import replication
-from tidegate.control.connections import open_cluster
-from tidegate.control.declared import declare
 from tidegate.control.replication import ReplicationControl, ReplicationResult
 from tidegate.control.report.replication import stall_words
-from tidegate.control.trust import Secrets
 from tidegate.errors import TidegateError
+from tidegate.observe.connections import open_cluster
+from tidegate.observe.declared import declare
+from tidegate.observe.trust import Secrets
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import Direction
 from tidegate_logic.replication.moves import MoveKind, Side

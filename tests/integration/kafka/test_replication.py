@@ -19,12 +19,12 @@ from lab.kraft import KraftLab
 from lab.process import patience, slowness, started, wait_until
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
-from tidegate.control.connections import open_cluster
-from tidegate.control.trust import Secrets
 from tidegate.errors import Incomplete
 from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kafka.throttle_record import record_to_bytes
+from tidegate.observe.connections import open_cluster
+from tidegate.observe.trust import Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate_logic.replication.moves import MoveKind, ReplicaKey, moves_of
 from tidegate_logic.replication.throttles import (

@@ -23,12 +23,12 @@ from lab.zookeeper import DigestLogin
 from tests.contract.quota_store_contract import first, give_back
 from tests.integration.conftest import LOGIN_LASTS_SECONDS, SecuredKafka
 from tests.integration.kafka.certificates import Certificates, make_certificates
-from tidegate.control.connections import Secrets, brokers_connection, zookeeper_connection
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.connections import Secrets, brokers_connection, zookeeper_connection
 from tidegate.resources.policy import KafkaCluster
 from tidegate_logic.model import Entity, QuotaKey
 from tidegate_logic.reasons import Reason

@@ -45,7 +45,6 @@ from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_operator import tier
 from tests.unit.control.stage import Leaders, Stage
 from tests.unit.control.test_load import ETL, hot, throttled_etl
-from tidegate.control.declared import LOST_LEDGER, PAUSED
 from tidegate.errors import NotFound
 from tidegate.kafka.adminapi import log as ledger_log
 from tidegate.kafka.adminapi.store import AdminQuotaStore
@@ -53,6 +52,7 @@ from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kube.api import ObjectRef
+from tidegate.observe.declared import LOST_LEDGER, PAUSED
 from tidegate_logic.model import Entity
 
 pytestmark = pytest.mark.integration

@@ -19,9 +19,9 @@ from tests.contract.quota_store_contract import CLUSTER, lay_out_kafka
 from tests.integration.conftest import LOGIN_LASTS_SECONDS, SecuredKafka
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.control.connections import SECRET_AGE_SECONDS, open_cluster
-from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
+from tidegate.observe.connections import SECRET_AGE_SECONDS, open_cluster
+from tidegate.observe.observation import KafkaCluster, TopologySource
 
 pytestmark = pytest.mark.integration
 

@@ -15,11 +15,11 @@ from lab.kafka import KafkaLab
 from lab.process import patience, started, wait_until
 from tests.integration.operator.sockets import Listener, registered
 from tests.unit.control.stage import Stage
-from tidegate.control.observe import SETTLE_SECONDS
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.settings import KafkaConnection, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.observation import SETTLE_SECONDS
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,8 @@ from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, WebAccess, exporting
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.integration.kafka.certificates import make_certificates
-from tidegate.control.connections import SECRET_AGE_SECONDS, Secrets, metrics_settings
-from tidegate.control.metrics_watch import Dependencies, MetricsWatch
+from tidegate.observe.connections import SECRET_AGE_SECONDS, Secrets, metrics_settings
+from tidegate.observe.metrics_watch import Dependencies, MetricsWatch
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.resources.policy import MetricsSource
 from tidegate_logic.model import Readings

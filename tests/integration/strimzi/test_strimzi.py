@@ -21,10 +21,10 @@ from lab.process import patience, wait_until
 from tests.doubles.user_operator import UserOperator, kafka_user
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.control.strimzi import StrimziPlace, kafka_users_now, list_kafka_users
 from tidegate.errors import NotFound, Unauthorized
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kube.client import KubernetesClient, connect
+from tidegate.observe.strimzi import StrimziPlace, kafka_users_now, list_kafka_users
 from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = pytest.mark.integration

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tidegate.commands.credentials_file import CredentialsFile, read_credentials_file
-from tidegate.control.connections import brokers_connection, zookeeper_connection
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism
+from tidegate.observe.connections import brokers_connection, zookeeper_connection
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.resources.policy import KafkaCluster, Prometheus, ZooKeeperConnection
 from tidegate_logic.reasons import Reason

@@ -14,9 +14,9 @@ import yaml
 
 from tests.doubles.user_operator import kafka_user
 from tidegate.commands.doctor import needed_rights
-from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate.observe.strimzi import KAFKA_USERS
 from tidegate.prometheus.probe import Found
 from tidegate_logic.model import (
     ClientRate,

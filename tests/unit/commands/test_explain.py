@@ -11,14 +11,14 @@ import pytest
 
 from tests.doubles.user_operator import kafka_user
 from tests.goldens.golden import line_with, numbers
-from tidegate.control.declared import declare
-from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
-from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.errors import Unauthorized
 from tidegate.kafka.zookeeper.nodes import ledger_path
 from tidegate.kafka.zookeeper.tree import Create, SetData
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate.observe.declared import declare
+from tidegate.observe.observation import KafkaCluster, Observer
+from tidegate.observe.strimzi import KAFKA_USERS
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Memory
 from tidegate_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind

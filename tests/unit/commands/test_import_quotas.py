@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.doubles.user_operator import kafka_user
 from tidegate.commands.import_quotas import propose
 from tidegate.commands.import_tiers import Proposal, quantity, tiers_of
-from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
+from tidegate.observe.strimzi import KAFKA_USERS
 from tidegate.resources.kinds import parse_object
 from tidegate.resources.rates import parse_byte_rate
 from tidegate_logic.model import Default, Entity, Level, QuotaKey, StoredQuota

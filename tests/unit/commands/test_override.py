@@ -8,13 +8,13 @@ import yaml
 
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.commands.override import seconds_of
-from tidegate.control.declared import declare
 from tidegate.errors import InvalidResource, Unauthorized
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     QUOTA_OVERRIDES,
 )
+from tidegate.observe.declared import declare
 from tidegate.resources.kinds import parse_object
 
 WHY = ("--for", "2h", "--reason", "backfill after the outage")

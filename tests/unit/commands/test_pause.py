@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tidegate.control.declared import PAUSED, declare
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate.observe.declared import PAUSED, declare
 from tidegate.resources.kinds import parse_object
 from tidegate_logic.quotas import plan
 from tidegate_logic.quotas.plan import CONFIRM_REMOVAL

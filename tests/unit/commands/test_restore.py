@@ -11,14 +11,14 @@ import pytest
 from tests.doubles.quota_store import OPEN_ACL
 from tests.goldens.golden import line_with, numbers
 from tests.unit.controller_logic.replicating import apply
-from tidegate.control.declared import declare
-from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
 from tidegate.errors import Conflict, Unreachable
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.throttle_record import record_to_bytes
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Create
+from tidegate.observe.declared import declare
+from tidegate.observe.observation import KafkaCluster, Observer
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Memory
 from tidegate_logic.model import (

@@ -11,8 +11,6 @@ from typing import Any
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.control.controller import Controller
-from tidegate.control.observe import KafkaCluster
-from tidegate.control.replication import ReplicationSource
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.errors import Unreachable
@@ -21,6 +19,7 @@ from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
+from tidegate.observe.observation import KafkaCluster, ReplicationSource
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
 from tidegate_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology

@@ -17,9 +17,6 @@ import pytest
 from tests.contract.quota_store_contract import ALICE, PRODUCE, first
 from tests.doubles.quota_store import MemoryQuotaStore
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.control.connections import open_cluster
-from tidegate.control.observe import KafkaCluster
-from tidegate.control.trust import Secrets
 from tidegate.errors import ForeignContent, LedgerElsewhere, Unreachable, WriteRefused
 from tidegate.kafka.adminapi import ledger as topic_ledger
 from tidegate.kafka.adminapi.client import AdminClient
@@ -30,6 +27,9 @@ from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import Claim, LedgerFacts
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.connections import open_cluster
+from tidegate.observe.observation import KafkaCluster
+from tidegate.observe.trust import Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate_logic.reasons import Reason
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.control.stage import ALICE, AWAY, Stage
-from tidegate.control.declared import LOST_LEDGER
 from tidegate.control.ledger_watch import Answer, LedgerWatch, Mending, remembered_of
 from tidegate.control.leftovers import Suspect, suspects_of, suspects_words
 from tidegate.errors import RetryLater
 from tidegate.kafka.quota_store import Claim, ClusterFacts, LedgerFacts
 from tidegate.kafka.zookeeper.tree import Delete, ZnodeTree
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
+from tidegate.observe.declared import LOST_LEDGER
 from tidegate_logic.model import (
     Default,
     Entity,

@@ -17,9 +17,9 @@ from lab.process import patience, wait_until
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicyOptions, find_policy
-from tidegate.control.namespaces import KnownLabels
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
+from tidegate.observe.namespaces import KnownLabels
 from tidegate.resources.access import AllowedTiers, LabelSelector
 from tidegate_logic.model import Entity
 from tidegate_logic.reasons import Reason

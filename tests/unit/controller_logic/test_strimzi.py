@@ -28,7 +28,7 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
-from tidegate.control.strimzi import StrimziPlace, users_of
+from tidegate.observe.strimzi import StrimziPlace, users_of
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision

@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeVar, cast
 
 import structlog
 
-from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import Verdict, shortened, stalled
 from tidegate.control.report.events import (
@@ -70,6 +69,7 @@ from tidegate.kube.cache import ResourceCache
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import Answers, StatusWriter
 from tidegate.metrics import Telemetry
+from tidegate.observe.declared import Declared, object_key
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import LedgerStatus, PolicyStatus
 from tidegate_logic.contracts.desired import MemberReport

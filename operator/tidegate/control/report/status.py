@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, TypeVar
 
-from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import (
     Truth,
@@ -26,6 +25,7 @@ from tidegate.control.report.conditions import (
 from tidegate.control.report.replication import replication_status, replication_verdicts
 from tidegate.control.rollups import RollupProgress
 from tidegate.kube.api import JsonObject
+from tidegate.observe.declared import Declared, object_key
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import (

@@ -13,9 +13,9 @@ import pytest
 
 from lab.process import patience, wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
-from tidegate.control import metrics_watch
-from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.errors import Unreachable
+from tidegate.observe import metrics_watch
+from tidegate.observe.metrics_watch import Dependencies, MetricsWatch
 from tidegate.prometheus.settings import (
     BasicLogin,
     BearerLogin,

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from tidegate.control.declared import SpecReader
 from tidegate.errors import InvalidResource
+from tidegate.observe.declared import SpecReader
 
 POLICY = {
     "apiVersion": "tidegate.io/v1alpha1",

@@ -15,7 +15,9 @@ import yaml
 from lab.process import patience, wait_until
 from tests.doubles.user_operator import UserOperator, kafka_user
 from tests.unit.control.stage import ALICE, Stage
-from tidegate.control.strimzi import (
+from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.kube.api import Listing, ObjectRef, ResourceKind
+from tidegate.observe.strimzi import (
     KAFKA_USERS,
     KAFKA_USERS_AGE_SECONDS,
     REFUSED_AGE_SECONDS,
@@ -25,8 +27,6 @@ from tidegate.control.strimzi import (
     read_kafka_user,
     strimzi_place,
 )
-from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
-from tidegate.kube.api import Listing, ObjectRef, ResourceKind
 from tidegate.resources.kinds import parse_policy
 from tidegate.resources.policy import KafkaCluster
 from tidegate_logic.model import Entity, KafkaUser, QuotaKey, StrimziUsers

@@ -11,8 +11,8 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage
 from tests.unit.resources.documents import ABSENT
 from tests.unit.resources.documents import policy as policy_document
-from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, UserActionRequired
+from tidegate.observe.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.resources import parse_policy
 from tidegate.settings import PolicyBounds
 from tidegate_logic.reasons import Reason

@@ -12,9 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from tidegate.control.observe import KafkaCluster, TopologySource
-from tidegate.control.replication import ReplicationSource
-from tidegate.control.trust import Secrets, read_secrets
 from tidegate.errors import TidegateError, UserActionRequired, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import QuotaStore
@@ -28,6 +25,8 @@ from tidegate.kafka.settings import (
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import Kubernetes
+from tidegate.observe.observation import KafkaCluster, ReplicationSource, TopologySource
+from tidegate.observe.trust import Secrets, read_secrets
 from tidegate.prometheus.settings import (
     BasicLogin,
     BearerLogin,

@@ -10,7 +10,7 @@ import pytest
 from lab.process import patience
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.control.observe import SETTLE_SECONDS, QuotaPlugins
+from tidegate.observe.observation import SETTLE_SECONDS, QuotaPlugins
 
 
 def test_leaders_of_one_cluster_never_scale_quotas_of_another(stage: Stage) -> None:

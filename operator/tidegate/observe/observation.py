@@ -9,9 +9,6 @@ from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Protocol
 
-from tidegate.control.declared import Declared
-from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
-from tidegate.control.replication import ReplicationSource
 from tidegate.errors import TidegateError
 from tidegate.kafka.claim import (
     claimed_elsewhere,
@@ -22,6 +19,8 @@ from tidegate.kafka.claim import (
 )
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import Claim, ClusterFacts, LedgerFacts, QuotaStore
+from tidegate.observe.declared import Declared
+from tidegate.observe.doubts import Frozen, take_out_doubtful, unknown_tiers
 from tidegate_logic.model import (
     Entity,
     Note,
@@ -35,6 +34,8 @@ from tidegate_logic.model import (
     Usage,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.moves import ClusterReplication
+from tidegate_logic.replication.throttles import ConfigChange, Configs, Resource
 
 # --- may the cluster that answers be written? -----------------------------------------------------
 #
@@ -140,6 +141,43 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
 
 
 # --- one Kafka cluster: the store of quotas and the source of leaders, opened and closed together -
+
+
+class ReplicationSource(Protocol):
+    """Replication of one Kafka cluster; `kafka.replication` is the real one."""
+
+    def read(self, *, with_recovery: bool) -> ClusterReplication:
+        """What is moving now; raises a TidegateError where the cluster did not answer in full."""
+        ...
+
+    def has_changed(self) -> bool:
+        """Whether other partitions are reassigned than at the last look; asks one broker."""
+        ...
+
+    def configs(self, resources: Collection[Resource]) -> Configs:
+        """The throttles of these; a broker that did not answer is left out."""
+        ...
+
+    def scan(self) -> Configs:
+        """The throttles of every topic and every live broker that has one."""
+        ...
+
+    def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
+        """Each live broker's throttles of these topics and of itself; None = it did not answer."""
+        ...
+
+    def alter(
+        self, changes: Sequence[ConfigChange], may_write: Callable[[], bool] = lambda: True
+    ) -> Mapping[Resource, str]:
+        """Make these changes; returns why not, for each resource not changed for sure.
+
+        Raises LeaseLost where `may_write` says so, asked right before each request.
+        """
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
 
 
 class TopologySource(Protocol):

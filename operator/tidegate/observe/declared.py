@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegate.control.namespaces import NamespaceLabels, TierAdmission, unknown_labels
-from tidegate.control.strimzi import KafkaUsersOf, no_kafka_users, strimzi_place
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_store import REPLACE_CLAIM
+from tidegate.observe.namespaces import NamespaceLabels, TierAdmission, unknown_labels
+from tidegate.observe.strimzi import KafkaUsersOf, no_kafka_users, strimzi_place
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
 from tidegate.resources.policy import BrokerLimits as DeclaredLimits

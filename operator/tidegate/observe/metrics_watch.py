@@ -15,10 +15,10 @@ from typing import Protocol
 
 import structlog
 
-from tidegate.control.connections import Renewed, metrics_settings
-from tidegate.control.trust import Secrets, read_secrets
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
+from tidegate.observe.connections import Renewed, metrics_settings
+from tidegate.observe.trust import Secrets, read_secrets
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.policy import MetricsSource

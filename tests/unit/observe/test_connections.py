@@ -12,7 +12,11 @@ import pytest
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore, MemoryTree
 from tests.unit.control.stage import AWAY
-from tidegate.control.connections import (
+from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
+from tidegate.kafka.quota_store import Claim
+from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.connections import (
     SECRET_AGE_SECONDS,
     Connection,
     Secrets,
@@ -21,11 +25,7 @@ from tidegate.control.connections import (
     read_secrets,
     zookeeper_connection,
 )
-from tidegate.control.observe import KafkaCluster
-from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
-from tidegate.kafka.quota_store import Claim
-from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.observation import KafkaCluster
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate_logic.reasons import Reason
 

@@ -10,7 +10,7 @@ gives everything back, in doubt or not.
 
 from collections.abc import Iterator, Mapping
 
-from tidegate.control.declared import Declared
+from tidegate.observe.declared import Declared
 from tidegate_logic.contracts.allowed import is_allowed
 from tidegate_logic.model import BYTE_RATE_KEYS, Entity, Note, StoredQuota
 from tidegate_logic.quotas.strimzi import is_within_reach, unread_words

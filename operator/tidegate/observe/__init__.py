@@ -1,0 +1,1 @@
+"""What passes and most commands start from: what is declared, and what Kafka has."""
