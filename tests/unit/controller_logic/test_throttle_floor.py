@@ -36,7 +36,7 @@ def test_a_higher_floor_for_consumers_is_kept() -> None:
 def test_every_known_producer_gets_a_full_buffer_per_delivery_timeout() -> None:
     floor = floor_of(PRODUCER, ClientFloors())
     assert floor.value == 20 * 279_621
-    assert numbers(floor.because) == {20, 0.28}
+    assert numbers(floor.because) == {20, 280}
 
 
 def test_a_floor_is_never_above_the_contract() -> None:
