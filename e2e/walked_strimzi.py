@@ -391,7 +391,7 @@ def test_readme_installs_it_and_a_user_moves_from_strimzi_and_back(tmp_path: Pat
         print(f"etl is at its contract {took:.0f} s after its quotas left the KafkaUser.")
         explained = walker.paste(look)
         assert explained.count("Set by Tidegate") == len(IN_KAFKA["etl"])
-        assert "Before Tidegate it was 20.0 MB/s (20000000 B/s)." in explained
+        assert "Before Tidegate it was 20 MB/s (20000000 B/s)." in explained
         time.sleep(3 * RECONCILED_EVERY_SECONDS)
         # enforced, and nobody but Strimzi writes for the others, and Strimzi no more for etl
         assert theirs.quotas_of_users() == IN_KAFKA

@@ -185,7 +185,7 @@ def test_protect_checkout(walker: Walker) -> None:
     assert shown_plan in look
     assert shown_simulation in simulation
     # there is no backfill in this cluster: the contract is in force
-    assert "60.0 MB/s (60000000 B/s) on each broker" in explanation
+    assert "60 MB/s (60000000 B/s) on each broker" in explanation
     assert shown_explanation.splitlines()[1] in explanation
     assert re.search(r"^backfill-\S+ +orders +user=backfill +Active ", overridden, re.M)
     assert "Quota configs" in enforced
