@@ -266,8 +266,8 @@ def test_what_if_says_who_gives_and_prints_what_to_apply(shown: Shown, watched: 
     page = watched.page
     page.get_by_label("Egress limit of every broker").fill("40M")
     page.get_by_role("button", name="Play ten minutes").click()
-    expect(page.get_by_role("status")).to_contain_text("enough")
-    expect(page.get_by_role("status")).to_contain_text("L3 gives")
+    expect(page.locator(".answer")).to_contain_text("enough")
+    expect(page.locator(".answer")).to_contain_text("L3 gives")
     expect(page.locator(".yaml")).to_contain_text("limit: 40M")
     assert page.get_by_role("region", name="Who gives").get_by_role("row").count() >= 2
     page.get_by_label("Egress limit of every broker").fill("much")
