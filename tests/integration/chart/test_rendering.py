@@ -726,7 +726,7 @@ def test_every_alert_has_a_row_in_the_documentation_that_its_runbook_leads_to(he
     assert len(rules) == len(alert_queries())
     for rule in rules:
         address, _, anchor = rule["annotations"]["runbook_url"].partition("#")
-        assert address == "https://docs.example/tidegate/operations/"
+        assert address == "https://docs.example/tidegate/operations.html"
         assert f'<a id="{anchor}"></a>`{rule["alert"]}`' in page
 
 
