@@ -185,7 +185,7 @@ def walk(page: Page, address: str, demo: Demo) -> None:
     def is_back() -> bool:
         text = in_short(page)
         note(text)
-        return "Everybody is at the contract" in text
+        return "All members are at their contracted rates" in text
 
     _until(is_back, "everybody to be back at the contract", demo, 900.0)
     _keep(page, "back", OUT)
