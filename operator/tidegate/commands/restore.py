@@ -410,36 +410,41 @@ def restore(
     client_credentials_file: options.ClientCredentialsFile = None,
     ledger_topic: options.LedgerTopic = None,
     cluster_id: Annotated[
-        str | None, typer.Option("--cluster-id", help="Guard: refuse any other Kafka cluster.")
+        str | None,
+        typer.Option("--cluster-id", help="Refuse to run against any other Kafka cluster."),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
             "--policy",
             metavar="[NAMESPACE/]NAME",
-            help="Only what this policy wrote, as the ledger has it.",
+            help="Restore only what this policy wrote, according to the ledger.",
         ),
     ] = None,
     user: Annotated[
         str | None,
         typer.Option(
-            "--user", "-u", help="Only entities of this user; <default> is Kafka's default user."
+            "--user",
+            "-u",
+            help="Restore only entities of this user; <default> is Kafka's default user.",
         ),
     ] = None,
     client_id: Annotated[
         str | None,
         typer.Option(
-            "--client-id", "-c", help="Only entities of this client id; <default> as above."
+            "--client-id",
+            "-c",
+            help="Restore only entities of this client id; <default> is Kafka's default client id.",
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")
+        bool, typer.Option("--yes", help="Apply the changes. Without this, only show them.")
     ] = False,
     at_once: Annotated[
         bool,
         typer.Option(
             "--at-once",
-            help="Lower in one step instead of several safe ones: clients may be muted for "
+            help="Lower in one step instead of several safe ones: clients may be delayed for "
             "minutes.",
         ),
     ] = False,
@@ -449,11 +454,11 @@ def restore(
             "--max-mute-seconds",
             min=1,
             max=3600,
-            help="The longest time for which a step may silence a client.",
+            help="Longest throttle delay that a step may cause, in seconds.",
         ),
     ] = 12,
     window_samples: Annotated[
-        int, typer.Option("--window-samples", min=1, max=600, help="The brokers' quota.window.num.")
+        int, typer.Option("--window-samples", min=1, max=600, help="Brokers' quota.window.num.")
     ] = 11,
     window_sample_seconds: Annotated[
         int,
@@ -461,22 +466,24 @@ def restore(
             "--window-sample-seconds",
             min=1,
             max=600,
-            help="The brokers' quota.window.size.seconds.",
+            help="Brokers' quota.window.size.seconds.",
         ),
     ] = 1,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Give every quota back as it was before Tidegate, from the ledger alone: in ZooKeeper, or
-    with --bootstrap-servers in a topic. Without --yes it only shows what it would do.
+    """Restore the original quotas from the ledger.
 
-    Replication throttles of Tidegate are taken away as well, from their record alone, unless --user
-    or --client-id asks for less. Only brokers take them away, so with --zookeeper give
-    --bootstrap-servers, too.
+    Reads only the ledger, in ZooKeeper or, with --bootstrap-servers, in a topic. Without --yes, it
+    only shows what it would do.
 
-    Lowerings go down in steps, so that no client is muted for long, and the command waits between
-    them; interrupt it and start it again as you like. A value that another writer changed since
-    stays as it is. The policy's claim on the cluster is released at the end. Stop, pause or delete
+    Tidegate's replication throttles are removed too, from their own record, unless --user or
+    --client-id narrows the selection. Only brokers can remove them, so add --bootstrap-servers when
+    you use --zookeeper.
+
+    Quotas are lowered in steps, so that no client is delayed for long, and the command waits
+    between them. You can interrupt it and run it again. A value that another writer changed since
+    is left alone. At the end, the policy's claim on the cluster is released. Stop, pause or delete
     the operator's policy first: a running operator would write its contracts again.
     """
     around = command_context(context, debug=debug)
