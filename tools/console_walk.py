@@ -187,7 +187,7 @@ def walk(page: Page, address: str, demo: Demo) -> None:
         note(text)
         return "All members are at their contracted rates" in text
 
-    _until(is_back, "everybody to be back at the contract", demo, 900.0)
+    _until(is_back, "all members to be back at their contracted rates", demo, 900.0)
     _keep(page, "back", OUT)
     (OUT / "answers.txt").write_text("\n".join(seen) + "\n", encoding="utf-8")
 

@@ -141,7 +141,7 @@ def _bucket_sentence(bucket: Entity) -> str:
         else f"with client id {bucket.client_id}"
     )
     if bucket.user is None:
-        return f"All connections {client} to one broker share it, whoever the user."
+        return f"All connections {client} to one broker share it, regardless of the user."
     return f"All connections of user {bucket.user} {client} to one broker share it."
 
 

@@ -153,10 +153,10 @@ def import_quotas(
     With --strimzi, the quotas are those that KafkaUsers declare. Strimzi keeps managing them until
     they are removed from the KafkaUsers, which takes more steps: see docs/strimzi.md.
 
-    With --from-usage, clients without a quota get tiers too. Each contract is the client's 99th
-    percentile of five-minute rates on its busiest broker, counting only times with traffic, plus
-    headroom, rounded up. Comments say which peak and time range it comes from, and how much of that
-    time is known. Applying these tiers does limit clients.
+    With --from-usage, clients without a quota get tiers too. The contract of each direction is the
+    99th percentile of the client's five-minute rates on its busiest broker, counting only times
+    with traffic, plus headroom, rounded up. Comments say which peak and time range it comes from,
+    and how much of that time is known. Applying these tiers does limit clients.
     """
     around = command_context(context, debug=debug)
     of_strimzi = strimzi or strimzi_cluster is not None

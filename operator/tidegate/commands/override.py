@@ -68,8 +68,8 @@ def create(
         typer.Option(
             "--form",
             metavar="perPartition|perBroker|total",
-            help="What the rates apply to. Unset: as in the member's contract. Required with "
-            "--level.",
+            help="What the rates apply to. Unset: as in the member's contract. "
+            "Required for the rates of a level.",
         ),
     ] = None,
     exempt: Annotated[

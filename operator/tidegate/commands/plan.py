@@ -161,7 +161,7 @@ _KIND_WORDS = {
     WriteKind.LOWERING: "lowered",
     WriteKind.RAISE: "raised",
     WriteKind.FIRST: "set by Tidegate for the first time",
-    WriteKind.GIVE_BACK: "given back",
+    WriteKind.GIVE_BACK: "restored",
     WriteKind.RECORD: "only recorded as ours",
     WriteKind.NOTIFY: "brokers notified again",
 }

@@ -54,7 +54,7 @@ NO_MUTE_BOUND_SECONDS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which ledger records to give back; None = all. `policy` is `namespace/name` or a name."""
+    """Which ledger records to restore; None = all. `policy` is `namespace/name` or a name."""
 
     user: str | None = None
     client_id: str | None = None
@@ -170,7 +170,7 @@ def _by_policy(selected: Iterable[StoredQuota]) -> list[tuple[str, dict[Entity, 
 
 
 # Rounds until nothing is left, with the safe wait between steps and progress for people. It may be
-# interrupted: every round reads the ledger anew, so the same command goes on where it stopped.
+# interrupted: every round reads the ledger again, so the same command goes on where it stopped.
 
 
 FRUITLESS_ROUNDS = 5
@@ -250,7 +250,7 @@ COLUMNS = (
     Column("key"),
     Column("now", right=True),
     Column("next", right=True),
-    Column("gives back", right=True),
+    Column("restores to", right=True),
     Column("written", right=True),
     Column("policy", fold=True),
     Column("remark", fold=True),
@@ -310,7 +310,7 @@ def _rows(giveback: Giveback) -> Iterator[RestoreRow]:
 
 
 def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
-    """The rows as a table; `gives back` is the value from before Tidegate."""
+    """The rows as a table; `restores to` is the value from before Tidegate."""
     return Sheet(
         COLUMNS,
         [
@@ -348,11 +348,9 @@ def show_dry_run(
     for warning in warnings:
         page.warn(warning)
     if rows or throttles:
-        and_throttles = (
-            f" and take away {len(throttles)} replication throttles" if throttles else ""
-        )
+        and_throttles = f" and remove {len(throttles)} replication throttles" if throttles else ""
         page.say(
-            f"Dry run: nothing was written. Run the same command with --yes to give back "
+            f"Dry run: nothing was written. Run the same command with --yes to restore "
             f"{len(rows)} quota values{and_throttles}.",
             "bold",
         )
@@ -600,16 +598,16 @@ def _give_back(
 
     def show(page: Page) -> None:
         page.say(
-            f"Gave back {len(restore_rows(first)) - len(left)} quota values in {run.written} "
+            f"Restored {len(restore_rows(first)) - len(left)} quota values in {run.written} "
             f"writes; {len(left)} are left.",
             "bold",
         )
         for row in left:
             page.warn(
-                f"{row.entity}: {row.remark or 'not given back yet; run the same command again'}"
+                f"{row.entity}: {row.remark or 'not restored yet; run the same command again'}"
             )
         if throttled:
-            page.say(f"Took away {len(throttled) - len(still)} replication throttles.", "bold")
+            page.say(f"Removed {len(throttled) - len(still)} replication throttles.", "bold")
         for one in still:
             why = "" if throttles.unconfirmed else one.remark
             page.warn(
@@ -713,7 +711,7 @@ def _warnings(
         yield (
             f"Policy {facts.owner_policy_key} claims cluster {facts.cluster_id}{wrote}. An "
             "operator that still runs it writes its contracts again: stop it, or pause the "
-            "policy with spec.suspend: true, before you give back."
+            "policy with spec.suspend: true, before you restore."
         )
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:

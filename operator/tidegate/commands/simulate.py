@@ -32,8 +32,8 @@ _SERIES_POINTS: Final = 720
 LEFT_OUT: Final = (
     "brokers that die and leaders that move, replication that follows from produce (give it as "
     "background), request sizes (each member asks ten times a second over one connection to each "
-    "broker), clients that give up and reconnect, other writers of quotas, a Prometheus or an "
-    "operator that is away"
+    "broker), clients that give up and reconnect, other writers of quotas, an unreachable "
+    "Prometheus or operator"
 )
 
 # For people: a timeline, and sums by NIC, level and member.
@@ -85,7 +85,7 @@ def _event_words(event: Event) -> str:
 def _change_words(event: Event, member: Member) -> str:
     change = f"{_rate(event.before)} -> {_rate(event.after)}"
     if event.kind is EventKind.GIVEN_BACK:
-        return f"{change}: given back, as its contract has it"
+        return f"{change}: restored to its contract"
     if event.kind is not EventKind.LOWERED:
         return f"{change} of {_rate(member.contract)}"
     brokers = ", ".join(map(str, event.brokers))
@@ -232,7 +232,7 @@ def _summary_line(outcome: Outcome) -> str:
     end = (
         f"still below the contract at the end: {left}"
         if left
-        else "at the end everybody is back at the contract"
+        else "at the end all members are back at their contracted rates"
     )
     return (
         f"{lowered} {'member is' if lowered == 1 else 'members are'} lowered, the longest mute is "
