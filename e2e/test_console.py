@@ -189,7 +189,7 @@ def test_a_viewer_sees_their_namespace_while_it_happens_and_nobody_else_does(
         expect(strip.locator("[data-holder]")).to_contain_text("written by tidegate-")
         expect(page.locator('.tile .nic[data-state="Within"]')).to_have_count(3)
         expect(page.get_by_role("list", name="In short")).to_contain_text(
-            "Everybody is at the contract"
+            "All members are at their contracted rates"
         )
         began = time.monotonic()
         scene.edit("bbp/orders", {"suspend": True})

@@ -185,9 +185,9 @@ def walk(page: Page, address: str, demo: Demo) -> None:
     def is_back() -> bool:
         text = in_short(page)
         note(text)
-        return "Everybody is at the contract" in text
+        return "All members are at their contracted rates" in text
 
-    _until(is_back, "everybody to be back at the contract", demo, 900.0)
+    _until(is_back, "all members to be back at their contracted rates", demo, 900.0)
     _keep(page, "back", OUT)
     (OUT / "answers.txt").write_text("\n".join(seen) + "\n", encoding="utf-8")
 

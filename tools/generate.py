@@ -386,17 +386,17 @@ CLI_HEAD = f"""\
 
 `tidegate COMMAND --help` prints the same. `python -m tidegate` is the same program, and so is `kubectl tidegate`: kubectl finds
 `kubectl-tidegate`, which is installed beside it. `source <(tidegate completion bash)` makes the shell complete commands and options on Tab
-(also zsh and fish); as it starts Python once, put its output into a file rather than that line into `.bashrc`.
+(also zsh and fish); the command starts Python each time, so put its output into a file rather than that line into `.bashrc`.
 
-A policy is named as `POLICY` or `NAMESPACE/POLICY` after the command, and not at all where there is only one. `-n`, `-A`, `--context` and
-`--as` are kubectl's; without `-n` every namespace is looked at. `-f` always names manifests.
+Name a policy as `POLICY` or `NAMESPACE/POLICY` after the command; if there is only one, leave it out. `-n`, `-A`, `--context` and
+`--as` are kubectl's; without `-n` every namespace is searched. `-f` always names manifests.
 
 {EPILOGUE}
 
-On a terminal the output is drawn with colours; in a pipe it is plain text, one line a row. `--output json` and `--output yaml` print one
+On a terminal the output has colours; in a pipe it is plain text, one line per row. `--output json` and `--output yaml` print one
 document: byte rates are integers in bytes per second, stored values are exact texts, and an entity is `user` and `clientId`, of which those
 listed in `defaults` are Kafka's default entity. `--output jsonpath=TEMPLATE` prints parts of that document as kubectl does:
-`tidegate plan -o jsonpath='{{.changes[*].entity.user}}'`. Paths follow RFC 9535; `range` is not there.
+`tidegate plan -o jsonpath='{{.changes[*].entity.user}}'`. Paths follow RFC 9535; `range` is not supported.
 """
 
 

@@ -21,9 +21,8 @@ from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
 
 EPILOGUE = (
-    "Exit codes, the same for every command: 0 nothing to do, or done; 1 an error, or not all of "
-    "it was done; 2 something would change. Wrong options are errors (1), so that 2 always means "
-    "a change."
+    "Exit codes of every command: 0 done, or nothing to do; 1 an error, or only partly done; 2 "
+    "something would change. Invalid options exit with 1, so 2 always means a change."
 )
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
@@ -168,12 +167,13 @@ class Shell(StrEnum):
 def completion(
     context: typer.Context,
     *,
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Which shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell to complete in.")],
 ) -> None:
-    """Print a script that makes the shell complete commands and options on Tab.
+    """Print a shell completion script.
 
-    Load it in the running shell with `source <(tidegate completion bash)`, or put that line into
-    the shell's own startup file; for fish: `tidegate completion fish | source`.
+    It completes commands and options on Tab. Load it into the current shell with `source <(tidegate
+    completion bash)`, or add that line to the shell's startup file. For fish, use `tidegate
+    completion fish | source`.
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
@@ -218,26 +218,26 @@ class _Entry:
 
 _ENTRIES = {
     "run": _Entry("Run the operator.", _run),
-    "doctor": _Entry("Find out what keeps Tidegate from working, and the cure.", _doctor),
-    "plan": _Entry("Show what would be written to Kafka, and why.", _plan),
-    "simulate": _Entry("Show what would be throttled under a load.", _simulate),
-    "explain": _Entry("Say which quota a client gets, and why.", _explain),
+    "doctor": _Entry("Diagnose problems and suggest fixes.", _doctor),
+    "plan": _Entry("Preview the changes that the operator would make now.", _plan),
+    "simulate": _Entry("Simulate throttling under a given load.", _simulate),
+    "explain": _Entry("Explain which quota applies to a client.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
-    "reassignments": _Entry("Watch replicas being filled.", _reassignments),
-    "console": _Entry("Show it all in a browser, and what would be if.", _console),
-    "audit": _Entry("Show what the operator did, and why.", _audit),
-    "import": _Entry("Print BusinessTiers for the quotas there are.", _import),
-    "pause": _Entry("Freeze every quota as it is.", _pause),
-    "resume": _Entry("End a pause.", _resume),
-    "override": _Entry("Decisions that end by themselves.", _override),
-    "confirm-removal": _Entry("Let many quotas be given back at once.", _confirm_removal),
-    "resync": _Entry("Write again at once what another writer changed.", _resync),
-    "ledger": _Entry("The record of what was there before Tidegate.", _ledger),
-    "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
-    "report": _Entry("Write the report of a period, or close a month.", _report),
-    "version": _Entry("Say which version this is.", _version),
-    "completion": _Entry("Print the completion script of a shell.", lambda: completion),
-    "rollup": _Entry("Usage tables: who used what.", _rollup),
+    "reassignments": _Entry("Show partition reassignments and when they finish.", _reassignments),
+    "console": _Entry("Open the web console.", _console),
+    "audit": _Entry("Show what the operator decided, and why.", _audit),
+    "import": _Entry("Generate BusinessTiers from existing quotas.", _import),
+    "pause": _Entry("Pause all quota changes of a policy.", _pause),
+    "resume": _Entry("Resume a paused policy.", _resume),
+    "override": _Entry("Manage temporary overrides.", _override),
+    "confirm-removal": _Entry("Approve a held bulk removal.", _confirm_removal),
+    "resync": _Entry("Reapply quotas changed by another writer.", _resync),
+    "ledger": _Entry("Recover or move the ledger of original quotas.", _ledger),
+    "restore": _Entry("Restore the original quotas from the ledger.", _restore),
+    "report": _Entry("Write usage reports and close months.", _report),
+    "version": _Entry("Show the version of Tidegate.", _version),
+    "completion": _Entry("Print a shell completion script.", lambda: completion),
+    "rollup": _Entry("Build and inspect usage tables.", _rollup),
 }
 
 
@@ -281,8 +281,8 @@ class _LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=_LazyGroup,
     name="tidegate",
-    help="Keep Kafka brokers under their network limits and every business at its promised "
-    "rate, with Kafka's own quotas.",
+    help="Keep Kafka brokers under their network limits and every client at its promised rate, "
+    "with Kafka's own quotas.",
     epilog=EPILOGUE,
     no_args_is_help=True,
     add_completion=False,

@@ -342,13 +342,13 @@ def audit(
             "--audit-file",
             envvar="TIDEGATE_AUDIT_FILE",
             metavar="FILE|FOLDER|-",
-            help="The trail, or a log that it is in; may be repeated. Of a folder every *.jsonl "
-            "is read: each Pod has its own. - is standard input, which is also the default.",
+            help="Audit trail, or a log that contains it; may be repeated. In a folder, every "
+            "*.jsonl is read: each Pod has its own. - is standard input, the default.",
         ),
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Lines of this policy only."),
+        typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Show only this policy."),
     ] = None,
     entity: Annotated[
         str | None,
@@ -356,45 +356,50 @@ def audit(
             "--entity",
             "-e",
             metavar="NAME",
-            help="Lines about this user or client id, or about `user=NAME`.",
+            help="Show only this user or client id, or `user=NAME`.",
         ),
     ] = None,
     level: Annotated[
         Level | None,
-        typer.Option("--level", metavar="L0|L1|L2|L3", help="Lines about members of this level."),
+        typer.Option("--level", metavar="L0|L1|L2|L3", help="Show only members of this level."),
     ] = None,
     of_pass: Annotated[
         str | None,
         typer.Option(
             "--pass",
             metavar="ID",
-            help="Lines of this control pass only: log lines and Events have the same id.",
+            help="Show only this control pass; log lines and Events have the same id.",
         ),
     ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
-            "--kind", metavar="|".join(KINDS), help="Lines of this kind; may be repeated."
+            "--kind", metavar="|".join(KINDS), help="Show only this kind; may be repeated."
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help=f"Lines from then on. {_TIME}")
+        str | None,
+        typer.Option("--since", metavar="TIME", help=f"Show lines from this time on. {_TIME}"),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Lines up to then; likewise.")
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="Show lines up to this time, in the same formats."
+        ),
     ] = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Add up by level instead of showing lines.")
+        bool, typer.Option("--summary", help="Show totals by level instead of lines.")
     ] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show what the operator decided, on which readings, what it wrote and what that did, from its
-    audit trail (`run --audit-file`).
+    """Show what the operator decided, and why.
 
-    Lines of a log that are not the trail's are passed over, so `kubectl logs` can be piped in; a
-    line that a crash tore is reported. The observed mute is Kafka's own, a mean over up to a
-    minute. With --summary a level counts as below contract while any of its members is.
+    Each decision comes with its readings, what was written and what that changed. The input is an
+    audit trail (`run --audit-file`) or a log that contains one: other lines are skipped, so
+    `kubectl logs` can be piped in, and a line torn by a crash is reported. The observed mute is
+    Kafka's throttle time, a mean over up to a minute. With --summary, a level counts as below
+    contract while any of its members is.
     """
     around = command_context(context, debug=debug)
     unknown = sorted(set(kind or ()) - set(KINDS))

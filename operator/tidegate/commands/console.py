@@ -87,25 +87,28 @@ def console(
             "--namespace",
             "-n",
             metavar="NAME",
-            help="Show this namespace; may be repeated. Without it: every one.",
+            help="Namespace to show; may be repeated. Unset: all.",
         ),
     ] = None,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
     as_user: options.AsUser = None,
     host: Annotated[
-        str, typer.Option("--host", help="Where it listens; the default is for this machine only.")
+        str,
+        typer.Option(
+            "--host", help="Address to listen on; the default is reachable from this machine only."
+        ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65535, help="The port that it listens on.")
+        int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")
     ] = 8090,
     browser_host: Annotated[
         list[str] | None,
         typer.Option(
             "--browser-host",
             metavar="NAME",
-            help="A further name by which browsers may call it; may be repeated. Names of this "
-            "machine's loopback always may.",
+            help="Another host name that browsers may use; may be repeated. Names of this "
+            "machine's loopback are always allowed.",
         ),
     ] = None,
     forwarded_allow_ips: Annotated[
@@ -113,8 +116,8 @@ def console(
         typer.Option(
             "--forwarded-allow-ips",
             metavar="ADDRESS|NETWORK",
-            help="A proxy in front that ends TLS, whose X-Forwarded-Proto is believed; may be "
-            "repeated. The cookie is Secure then. Without it: 127.0.0.1.",
+            help="TLS-terminating proxy whose X-Forwarded-Proto is trusted; may be repeated. The "
+            "cookie is Secure then. Unset: 127.0.0.1.",
         ),
     ] = None,
     lease_namespace: options.LeaseNamespace = None,
@@ -124,8 +127,8 @@ def console(
         bool,
         typer.Option(
             "--login",
-            help="Ask everybody for a token of the Kubernetes cluster, and show each what their "
-            "own rights let them list. Needed with any --host that is not loopback.",
+            help="Ask users for a token of the Kubernetes cluster, and show each what their own "
+            "permissions let them list. Required with any --host that is not loopback.",
         ),
     ] = False,
     audit_file: Annotated[
@@ -133,7 +136,7 @@ def console(
         typer.Option(
             "--audit-file",
             metavar="FILE",
-            help="An audit trail for the page History; may be repeated, once for each replica.",
+            help="Audit trail for the page History; may be repeated, once for each replica.",
         ),
     ] = None,
     metrics_credentials_file: options.MetricsCredentialsFile = None,
@@ -141,12 +144,12 @@ def console(
     client_credentials_file: options.ClientCredentialsFile = None,
     debug: options.Debug = False,
 ) -> None:
-    """Serve pages for a browser: what is throttled now and why, one member, what would be if, and
-    the audit trail.
+    """Serve the web console until Ctrl-C.
 
+    It shows what is throttled now and why, single members, what-if scenarios and the audit trail.
     Policies, tiers and overrides come from Kubernetes by watch, loads from each policy's
-    Prometheus. Nothing is written anywhere, and no page asks another origin. Kafka is asked only
-    when somebody wants to see quota levels or plays a what-if. It needs the extra
+    Prometheus. The console writes nothing, and its pages load nothing from other origins. It
+    queries Kafka only when someone opens quota levels or runs a what-if. Requires the extra
     `tidegate[console]`.
     """
     around = command_context(context, debug=debug)

@@ -59,12 +59,14 @@ def doctor(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Find out what keeps Tidegate from working with a policy: custom resources, rights, ZooKeeper,
-    brokers, quota plugins and windows, every series that control needs, and clocks. Each finding
-    has what is so, what follows, and what to do. Nothing is changed anywhere.
+    """Diagnose problems and suggest fixes.
 
-    The rights are those of your own login; look at the operator's with
-    --as system:serviceaccount:NAMESPACE:NAME. With --file Kubernetes is not asked.
+    Checks everything that a policy needs: custom resources, permissions, ZooKeeper, brokers, quota
+    plugins and windows, every series that control needs, and clocks. Each finding comes with its
+    impact and a fix. Nothing is changed.
+
+    Permissions are checked for your own login. To check the operator's, use --as
+    system:serviceaccount:NAMESPACE:NAME. With --file, Kubernetes is not queried.
 
     Exit code 1 means that there is a problem, 0 that there are at most warnings.
     """

@@ -32,8 +32,8 @@ from tidegate_logic.words import rate_words
 RULES = "examples/metrics/jmx-exporter-rules.yaml"
 _NOT_MEASURED = "The load of the brokers is not known, so nothing is throttled on it."
 _NOT_ATTRIBUTED = (
-    "Who causes the load is not known. Over its limit, a broker's lowest tier goes down, whoever "
-    "sends."
+    "Which clients cause the load is not known. When a broker is over its limit, its lowest tier "
+    "is lowered, no matter which client sends."
 )
 _WORDS = {
     "egress": "bytes that NICs send",

@@ -141,7 +141,7 @@ def _bucket_sentence(bucket: Entity) -> str:
         else f"with client id {bucket.client_id}"
     )
     if bucket.user is None:
-        return f"All connections {client} to one broker share it, whoever the user."
+        return f"All connections {client} to one broker share it, regardless of the user."
     return f"All connections of user {bucket.user} {client} to one broker share it."
 
 
@@ -372,25 +372,25 @@ def explain(
         typer.Option(
             "--user",
             "-u",
-            help="Principal name without 'User:'; clients without a login are ANONYMOUS.",
+            help="Principal name without 'User:'; clients that do not log in are ANONYMOUS.",
         ),
     ] = ANONYMOUS,
     client_id: Annotated[
         str,
-        typer.Option(
-            "--client-id", "-c", help="Client id as the client sends it; leave out for none."
-        ),
+        typer.Option("--client-id", "-c", help="Client id as the client sends it. Unset: none."),
     ] = "",
     asked: CommandOptions,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Say which quota applies to a client, key by key: level, value, who set it and why, what it
-    shadows, and the total over all brokers.
+    """Explain which quota applies to a client.
 
-    With --zookeeper alone, or with --bootstrap-servers and --ledger-topic, nothing else is read,
-    and the ledger names the writer of a value. With a policy (--file, or Kubernetes) the answer
-    also has tiers, totals over the brokers that lead, and what happens next. Nothing is written.
+    Shows for each key the level, the value, who set it and why, what it shadows, and the total over
+    all brokers.
+
+    With only --zookeeper, or --bootstrap-servers and --ledger-topic, nothing else is read, and the
+    ledger names the writer of a value. With a policy (--file, or Kubernetes), the answer also has
+    tiers, totals over the brokers that lead, and what happens next. Nothing is written.
     """
     around = command_context(context, debug=debug)
     known = (

@@ -55,7 +55,7 @@ def import_quotas(
         typer.Option(
             "--match",
             metavar="PATTERN",
-            help="Only users and client ids like this, such as 'orders-*'; may be repeated.",
+            help="Include only matching users and client ids, such as 'orders-*'; may be repeated.",
         ),
     ] = None,
     level_of: Annotated[
@@ -63,8 +63,8 @@ def import_quotas(
         typer.Option(
             "--level-of",
             metavar="PATTERN=LEVEL",
-            help="The level of users and client ids like this, such as 'checkout*=L0'; may be "
-            "repeated, and the first that fits counts.",
+            help="Level of matching users and client ids, such as 'checkout*=L0'; may be repeated, "
+            "and the first match counts.",
         ),
     ] = None,
     throttled_percent: Annotated[
@@ -73,16 +73,16 @@ def import_quotas(
             "--throttled-percent",
             min=1,
             max=100,
-            help="What members of L1 to L3 drop to at most, in percent of the smallest contract of "
-            "their tier.",
+            help="Highest throttled rate of L1 to L3, in percent of the smallest contract in the "
+            "tier.",
         ),
     ] = 20,
     strimzi: Annotated[
         bool,
         typer.Option(
             "--strimzi",
-            help="Take the quotas that the KafkaUsers of the policy's Strimzi cluster declare. "
-            "Kafka is not asked.",
+            help="Read quotas from the KafkaUsers of the policy's Strimzi cluster instead of from "
+            "Kafka.",
         ),
     ] = False,
     strimzi_cluster: Annotated[
@@ -90,7 +90,7 @@ def import_quotas(
         typer.Option(
             "--strimzi-cluster",
             metavar="[NAMESPACE/]NAME",
-            help="The same for this Kafka object of Strimzi. No policy is needed then.",
+            help="The same for this Strimzi Kafka object; no policy is needed then.",
         ),
     ] = None,
     from_usage: Annotated[
@@ -98,8 +98,8 @@ def import_quotas(
         typer.Option(
             "--from-usage",
             metavar="TIME",
-            help="Propose contracts also for clients without a quota, by what they moved in this "
-            "time: whole hours or days such as 7d, 30 days at most.",
+            help="Also propose contracts for clients without a quota, by their traffic in this "
+            "time: whole hours or days such as 7d, at most 30 days.",
         ),
     ] = None,
     headroom_percent: Annotated[
@@ -108,8 +108,8 @@ def import_quotas(
             "--headroom-percent",
             min=0,
             max=1000,
-            help="How far such a contract is above what 99 % of five minutes stayed under; unset "
-            "means the policy's rollup.recommend.headroomPercent, or 30.",
+            help="Headroom of such a contract above the 99th percentile. Unset: the policy's "
+            "rollup.recommend.headroomPercent, or 30.",
         ),
     ] = None,
     prometheus: Annotated[
@@ -117,7 +117,7 @@ def import_quotas(
         typer.Option(
             "--prometheus",
             metavar="URL",
-            help="Ask this Prometheus instead of the policy's, such as http://localhost:9090.",
+            help="Prometheus to use instead of the policy's, such as http://localhost:9090.",
         ),
     ] = None,
     matcher: Annotated[
@@ -125,8 +125,8 @@ def import_quotas(
         typer.Option(
             "--matcher",
             metavar="LABEL=VALUE",
-            help="Only series with this label, beside the policy's metrics.matchers; may be "
-            "repeated.",
+            help="Use only series with this label, in addition to the policy's metrics.matchers; "
+            "may be repeated.",
         ),
     ] = None,
     broker_label: Annotated[
@@ -134,28 +134,29 @@ def import_quotas(
         typer.Option(
             "--broker-label",
             metavar="NAME",
-            help="The label of series that names the broker; unset means the policy's, or broker.",
+            help="Label that names the broker. Unset: the policy's, or broker.",
         ),
     ] = None,
     metrics_credentials_file: options.MetricsCredentialsFile = None,
     debug: options.Debug = False,
 ) -> None:
-    """Print BusinessTiers for the quotas that the cluster has already, to be looked over and
-    applied. Nothing is written, neither to Kafka nor to Kubernetes.
+    """Generate BusinessTiers from existing quotas.
 
-    Each contract is the quota as it stands on each broker, so that applying them changes no quota.
-    Tiers are made of members whose rates are alike, because all of a tier drop to the same rates.
-    Levels are proposals by name: work that can wait is L3, the rest L2. With --zookeeper alone
-    neither policy nor Kubernetes is needed; POLICY and --namespace are then only written down.
-    Members of the policy's tiers are left out.
+    Prints manifests to review and apply. Nothing is written, neither to Kafka nor to Kubernetes.
 
-    With --strimzi the quotas are those that KafkaUsers declare. They stay Strimzi's until they are
-    taken out of the KafkaUsers, which needs more than that: see docs/strimzi.md.
+    Each contract is the quota in force on each broker, so applying the tiers changes no quota.
+    Members with similar rates share a tier, because all members of a tier drop to the same rates.
+    Levels are proposals by name: work that can wait is L3, the rest L2. With --zookeeper alone,
+    neither a policy nor Kubernetes is needed; POLICY and --namespace are then only written into the
+    manifests. Members of the policy's existing tiers are left out.
 
-    With --from-usage there are also tiers for clients that have no quota: for each direction the
-    rate on one broker that 99 % of the five minutes stayed under in which the client moved
-    anything, where that is highest, with headroom, rounded up. Comments say which peak and which
-    time each comes from, and how much of that time is known. Applying these does limit clients.
+    With --strimzi, the quotas are those that KafkaUsers declare. Strimzi keeps managing them until
+    they are removed from the KafkaUsers, which takes more steps: see docs/strimzi.md.
+
+    With --from-usage, clients without a quota get tiers too. The contract of each direction is the
+    99th percentile of the client's five-minute rates on its busiest broker, counting only times
+    with traffic, plus headroom, rounded up. Comments say which peak and time range it comes from,
+    and how much of that time is known. Applying these tiers does limit clients.
     """
     around = command_context(context, debug=debug)
     of_strimzi = strimzi or strimzi_cluster is not None

@@ -29,16 +29,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="The record of what was there before Tidegate.",
+    help="Recover or move the ledger of original quotas.",
 )
 
 
-_DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
-]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the request without sending it.")]
 
 
-@app.command("rebuild", short_help="Write a lost ledger back from the operator's memory.")
+@app.command("rebuild", short_help="Rebuild a lost ledger from the operator's memory.")
 @options.takes_policy
 def rebuild(
     context: typer.Context,
@@ -48,7 +46,7 @@ def rebuild(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Have the operator write a lost ledger back from its memory.
+    """Rebuild a lost ledger from the operator's memory.
 
     Only a process that saw the ledger before it was lost can do that; the policy's condition Ready
     says whether it did. No quota changes.
@@ -57,7 +55,7 @@ def rebuild(
     _answer(around, named, Answer.REBUILD, dry_run=dry_run, output=output)
 
 
-@app.command("accept", short_help="Go on without what a lost ledger had.")
+@app.command("accept", short_help="Accept the loss of ledger records and continue.")
 @options.takes_policy
 def accept(
     context: typer.Context,
@@ -67,19 +65,19 @@ def accept(
         bool,
         typer.Option(
             "--keep-quotas",
-            help="Count the quotas that are there now as from before Tidegate. Without this, those "
-            "of members count as Tidegate's, and are removed in the end.",
+            help="Treat existing quotas as originals. Without this, those of members count as "
+            "Tidegate's and are removed in the end.",
         ),
     ] = False,
     dry_run: _DryRun = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Have the operator go on without what a lost ledger had.
+    """Accept the loss of ledger records and continue.
 
-    Records that are still there stay. A quota of a member without a record counts as Tidegate's:
-    when the member or the policy goes, it is removed, because what was there before is not known
-    any more. On a Kafka cluster that never had this ledger, quotas count as from before Tidegate.
+    Remaining records are kept. A quota of a member without a record counts as Tidegate's: it is
+    removed when the member or the policy is deleted, because its original value is no longer known.
+    On a Kafka cluster that never had this ledger, existing quotas count as originals.
     """
     around = command_context(context, debug=debug)
     answer = Answer.KEEP if keep_quotas else Answer.ACCEPT
@@ -150,17 +148,17 @@ def import_ledger(
     client_credentials_file: options.ClientCredentialsFile = None,
     ledger_topic: options.LedgerTopic = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")
+        bool, typer.Option("--yes", help="Apply the changes. Without this, only show them.")
     ] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Move the ledger from ZooKeeper to a topic, when Kafka has moved to KRaft. Without --yes it
-    only shows what it would do.
+    """Move the ledger from ZooKeeper to a topic, for KRaft.
 
-    An operator that reaches both does this by itself. The command watches ZooKeeper for five
-    seconds: while Kafka's controllers still write there, there is a way back, and nothing moves. No
-    quota changes, and what ZooKeeper has stays there.
+    Without --yes, it only shows what it would do. An operator that reaches both does this
+    automatically. The command watches ZooKeeper for five seconds: while Kafka's controllers still
+    write there, a rollback is possible, and nothing is moved. No quota changes, and the records in
+    ZooKeeper stay.
     """
     around = command_context(context, debug=debug)
     if not zookeeper or not bootstrap_servers:

@@ -21,17 +21,17 @@ Output = Annotated[
         "-o",
         parser=OutputFormat.of,
         metavar="table|yaml|json|jsonpath=TEMPLATE",
-        help="How to print: a table for people; YAML, JSON or parts of it for programs.",
+        help="Output format.",
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
 ZooKeeper = Annotated[
     str | None,
     typer.Option(
         "--zookeeper",
         envvar="TIDEGATE_ZOOKEEPER",
         metavar="HOST:PORT,.../CHROOT",
-        help="The cluster's ZooKeeper, with its chroot if Kafka uses one.",
+        help="ZooKeeper of the cluster, with its chroot if Kafka uses one.",
     ),
 ]
 CredentialsFile = Annotated[
@@ -39,8 +39,8 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials-file",
         metavar="FILE",
-        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; where it "
-        "names none, username and password, or ca.crt, tls.crt and tls.key.",
+        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; if "
+        "it names none, username and password, or ca.crt, tls.crt and tls.key.",
     ),
 ]
 BootstrapServers = Annotated[
@@ -49,7 +49,7 @@ BootstrapServers = Annotated[
         "--bootstrap-servers",
         envvar="TIDEGATE_BOOTSTRAP_SERVERS",
         metavar="HOST:PORT,...",
-        help="Kafka brokers to ask for leaders.",
+        help="Kafka brokers to connect to.",
     ),
 ]
 ClientCredentialsFile = Annotated[
@@ -65,8 +65,9 @@ LedgerTopic = Annotated[
     typer.Option(
         "--ledger-topic",
         metavar="TOPIC",
-        help="The topic with the ledger of a cluster whose quotas go through its brokers; without "
-        "it __tidegate_ledger. With --bootstrap-servers, that alone names the cluster.",
+        help="Topic with the ledger, if quotas are written through the brokers. Unset: "
+        "__tidegate_ledger. Together with --bootstrap-servers it identifies the cluster "
+        "without a policy.",
     ),
 ]
 MetricsCredentialsFile = Annotated[
@@ -83,8 +84,8 @@ LeaseNamespace = Annotated[
         "--lease-namespace",
         envvar="TIDEGATE_LEASE_NAMESPACE",
         metavar="NAME",
-        help="The operator's own namespace, where its Leases are: the same for all replicas. "
-        "Without it: that of the Pod.",
+        help="Namespace of the operator and its Leases, the same for all replicas. Unset: that "
+        "of the Pod.",
     ),
 ]
 AllowedHosts = Annotated[
@@ -92,8 +93,8 @@ AllowedHosts = Annotated[
     typer.Option(
         "--allowed-host",
         metavar="PATTERN",
-        help="Policies may name this host only: HOST, *.DOMAIN or either with :PORT; may be "
-        "repeated. Without it: any. Meant are brokers, ZooKeeper, Prometheus and buckets.",
+        help="Host that policies may use for brokers, ZooKeeper, Prometheus and buckets: HOST, "
+        "*.DOMAIN or either with :PORT; may be repeated. Unset: any.",
     ),
 ]
 UnlabelledSecrets = Annotated[
@@ -101,7 +102,7 @@ UnlabelledSecrets = Annotated[
     typer.Option(
         "--unlabelled-secret",
         metavar="NAME",
-        help="Policies may use Secrets of this name without the label "
+        help="Name of Secrets that policies may use without the label "
         "tidegate.io/credentials=true; may be repeated, and * means any.",
     ),
 ]
@@ -122,49 +123,53 @@ Files = Annotated[
         "--file",
         "-f",
         metavar="FILE|DIR|-",
-        help="Read the policy and its tiers from YAML instead of from Kubernetes; a directory "
-        "means every .yaml and .yml in it, - is standard input. May be repeated.",
+        help="Read the policy and its tiers from YAML instead of Kubernetes; a directory means "
+        "every .yaml and .yml in it, - is standard input. May be repeated.",
     ),
 ]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(
-        "--kubeconfig", envvar="KUBECONFIG", metavar="FILE", help="How to reach Kubernetes."
+        "--kubeconfig", envvar="KUBECONFIG", metavar="FILE", help="Path to the kubeconfig file."
     ),
 ]
 KubeContext = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")
+    str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
 ]
 AsUser = Annotated[
     str | None,
     typer.Option(
         "--as",
         metavar="USER",
-        help="Ask Kubernetes as this user or ServiceAccount (system:serviceaccount:NAMESPACE:NAME)"
-        "; you need the right to impersonate it.",
+        help="User or ServiceAccount (system:serviceaccount:NAMESPACE:NAME) to impersonate in "
+        "Kubernetes; needs the permission to impersonate.",
     ),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Where the policy lives.")
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the policy.")
 ]
 AllNamespaces = Annotated[
     bool,
     typer.Option(
         "--all-namespaces",
         "-A",
-        help="Look for the policy in every namespace, as is done without --namespace.",
+        help="Search all namespaces for the policy, the default without --namespace.",
     ),
 ]
 Policy = Annotated[
     str | None,
     typer.Argument(
         metavar="[NAMESPACE/]POLICY",
-        help="Which BrokerBandwidthPolicy; needed only if there are several.",
+        help="BrokerBandwidthPolicy; required if there are several.",
     ),
 ]
 PolicyName = Annotated[
     str | None,
-    typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="The same as an option."),
+    typer.Option(
+        "--policy",
+        metavar="[NAMESPACE/]NAME",
+        help="BrokerBandwidthPolicy, as an option instead of an argument.",
+    ),
 ]
 
 

@@ -24,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Decisions that end by themselves.",
+    help="Manage temporary overrides.",
 )
 
 
@@ -33,7 +33,7 @@ def _override() -> None:
     """Keep `create` a command of its own while it is the only one."""
 
 
-@app.command("create", short_help="Give a member or a level other rates for a while.")
+@app.command("create", short_help="Create a temporary override.")
 @options.takes_policy
 def create(
     context: typer.Context,
@@ -46,43 +46,54 @@ def create(
     level: Annotated[
         str | None,
         typer.Option(
-            "--level", metavar="L0|L1|L2|L3", help="Instead of one member: all of this level."
+            "--level",
+            metavar="L0|L1|L2|L3",
+            help="Override all members of this level instead of one member.",
         ),
     ] = None,
     fetch: Annotated[
-        str | None, typer.Option("--fetch", metavar="RATE", help="Bytes per second, such as 40M.")
+        str | None,
+        typer.Option(
+            "--fetch", metavar="RATE", help="Fetch rate in bytes per second, such as 40M."
+        ),
     ] = None,
     produce: Annotated[
-        str | None, typer.Option("--produce", metavar="RATE", help="The same for producing.")
+        str | None,
+        typer.Option(
+            "--produce", metavar="RATE", help="Produce rate in bytes per second, such as 40M."
+        ),
     ] = None,
     form: Annotated[
         RateForm | None,
         typer.Option(
             "--form",
             metavar="perPartition|perBroker|total",
-            help="What the rates are promised for. Unset: as in the member's contract; a level "
-            "needs it.",
+            help="What the rates apply to. Unset: as in the member's contract. "
+            "Required for the rates of a level.",
         ),
     ] = None,
     exempt: Annotated[
-        bool, typer.Option("--exempt", help="No other rates: only never throttled meanwhile.")
+        bool, typer.Option("--exempt", help="Exempt from throttling, without other rates.")
     ] = False,
     lasting: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long: 90m, 2h, 3d; 30 days at most.")
+        str, typer.Option("--for", metavar="TIME", help="Duration: 90m, 2h, 3d; at most 30 days.")
     ],
-    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever reads it later.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason, for anyone who reads it later.")],
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the object. Unset: made of user and time.")
+        str | None,
+        typer.Option("--name", help="Name of the object. Unset: generated from user and time."),
     ] = None,
     dry_run: DryRunOption = DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Create a QuotaOverride: other rates for one member or one level, or no throttling, until its
-    end. Then the contract is in force again by itself.
+    """Create a temporary override.
 
-    The member must be one of the policy's tiers, with exactly this user and client id. With
-    --dry-run=client -o yaml the object is printed instead, to be applied later.
+    A QuotaOverride gives one member or one level other rates, or exempts it from throttling, until
+    it ends. Then the contract applies again automatically.
+
+    The member must be in one of the policy's tiers, with exactly this user and client id. With
+    --dry-run=client -o yaml, the object is printed instead, to apply later.
     """
     around = command_context(context, debug=debug)
     source = find_policy(around, named)

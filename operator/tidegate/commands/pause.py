@@ -36,7 +36,7 @@ DryRunOption = Annotated[
     typer.Option(
         "--dry-run",
         metavar="none|client",
-        help="client: send nothing, and print what would be sent (with -o yaml: to apply later).",
+        help="client: print the request without sending it (with -o yaml: to apply later).",
     ),
 ]
 
@@ -50,10 +50,10 @@ def pause(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Freeze every quota of a policy's cluster as it is, until `tidegate resume`.
+    """Pause all quota changes until `tidegate resume`.
 
-    It sets the annotation tidegate.io/paused. The operator then writes nothing to Kafka: contracts
-    do not follow leaders, nothing is throttled or given back, not even when the policy is deleted.
+    Sets the annotation tidegate.io/paused. The operator then writes nothing to Kafka: contracts do
+    not follow leaders, and nothing is throttled or restored, not even when the policy is deleted.
     """
     around = command_context(context, debug=debug)
     change = _Change.of(around, named)
@@ -74,10 +74,10 @@ def resume(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """End what `tidegate pause` began: remove the annotation tidegate.io/paused.
+    """Resume a policy paused by `tidegate pause`.
 
-    A policy with spec.suspend stays paused by that, which is an error here: change it where the
-    policy is kept.
+    Removes the annotation tidegate.io/paused. A policy with spec.suspend stays paused, which is an
+    error here: change it in the policy's manifest.
     """
     around = command_context(context, debug=debug)
     change = _Change.of(around, named)
@@ -100,17 +100,19 @@ def confirm_removal(
     *,
     named: PolicyOptions,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Confirm it; without this it is only shown.")
+        bool, typer.Option("--yes", help="Confirm the removal. Without this, only show it.")
     ] = False,
     dry_run: DryRunOption = DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Let a policy give back the quotas that it holds as too many at once (RemovalHeld).
+    """Approve a held bulk removal.
 
-    Without --yes it shows how many, and ends with code 2. With it, the annotation
-    tidegate.io/confirm-removal gets the value that the operator's message asks for. It is good
-    once, for exactly those quotas, and does nothing where others have joined them meanwhile.
+    A policy holds back a removal of too many quotas (RemovalHeld); this lets it restore them.
+
+    Without --yes, it shows how many and exits with 2. With it, the annotation
+    tidegate.io/confirm-removal gets the value that the operator's message names. The approval is
+    valid once, for exactly those quotas, and has no effect if others have joined them.
     """
     around = command_context(context, debug=debug)
     change = _Change.of(around, named)

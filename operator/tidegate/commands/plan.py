@@ -161,7 +161,7 @@ _KIND_WORDS = {
     WriteKind.LOWERING: "lowered",
     WriteKind.RAISE: "raised",
     WriteKind.FIRST: "set by Tidegate for the first time",
-    WriteKind.GIVE_BACK: "given back",
+    WriteKind.GIVE_BACK: "restored",
     WriteKind.RECORD: "only recorded as ours",
     WriteKind.NOTIFY: "brokers notified again",
 }
@@ -386,21 +386,20 @@ def plan(
     context: typer.Context,
     *,
     asked: CommandOptions,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show also what would stay as it is.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show unchanged quotas.")] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show what the operator would write to Kafka now: every quota before and after, why, for whom,
-    and at what price.
+    """Preview the changes that the operator would make now.
 
-    With --file no Kubernetes is needed; the files must then hold the policy and all its tiers,
-    because a quota that the ledger shows as ours and that is in no file would be given back.
-    Nothing is written, neither to Kafka nor to the ledger.
+    Shows for every quota the value before and after, the reason, the clients and how long they may
+    be delayed. Nothing is written, neither to Kafka nor to the ledger.
 
-    Where the policy has spec.replication, it shows what would be done about replication throttles,
-    too. This command does not read the load of NICs: a rate that follows it stays as it is here.
+    With --file, Kubernetes is not needed. The files must then hold the policy and all its tiers: a
+    quota that the ledger shows as Tidegate's and that no file declares would be restored.
+
+    With spec.replication, changes of replication throttles are shown too. This command does not
+    read NIC loads, so a rate that follows the load is shown unchanged.
 
     Exit code 2 means that something would change, 0 that nothing would, 1 that it is not known.
     """

@@ -38,21 +38,20 @@ def reassignments(
     context: typer.Context,
     *,
     asked: CommandOptions,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Look again and again until Ctrl-C.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update until Ctrl-C.")] = False,
     interval: Annotated[
-        int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")
+        int, typer.Option("--interval", min=1, max=3600, help="Seconds between updates.")
     ] = 5,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show the replicas that are being filled, what is left of each, the replication rates in
-    force, and when it ends as things are.
+    """Show partition reassignments and when they finish.
 
-    Everything is read from the brokers, whoever moves partitions, and nothing is written. Speeds,
-    and what the partitions receive meanwhile, are known after --watch has looked for a quarter of a
-    minute. With --watch and --output json every look is one line.
+    Lists the replicas being filled, the data left for each and the replication rates in force, and
+    estimates the end from the current speed. It covers every reassignment, no matter which tool
+    started it. All data comes from the brokers, and nothing is written. Speeds and incoming traffic
+    are known once --watch has run for a quarter of a minute. With --watch and --output json, every
+    update is one line.
     """
     around = command_context(context, debug=debug)
     source = find_policy(around, asked.policy)

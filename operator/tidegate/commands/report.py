@@ -114,14 +114,14 @@ RateCardFile = Annotated[
     typer.Option(
         "--rate-card",
         metavar="FILE",
-        help="Prices by day, level and direction, or a cost to share; and budgets of labels.",
+        help="Prices by day, level and direction, or a cost to share; and budgets by label.",
         rich_help_panel=_MONEY,
     ),
 ]
 Currency = Annotated[
     str,
     typer.Option(
-        "--currency", metavar="TEXT", help="Shown beside amounts.", rich_help_panel=_MONEY
+        "--currency", metavar="TEXT", help="Currency shown beside amounts.", rich_help_panel=_MONEY
     ),
 ]
 
@@ -143,7 +143,7 @@ def report(
     since: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME", help=f"The first hour. {TIME}", rich_help_panel=_PERIOD
+            "--from", metavar="TIME", help=f"Start, the first hour. {TIME}", rich_help_panel=_PERIOD
         ),
     ] = None,
     until: Annotated[
@@ -151,7 +151,7 @@ def report(
         typer.Option(
             "--to",
             metavar="TIME",
-            help="The end; an hour that is not over by then is left out.",
+            help="End; hours not over by then are left out.",
             rich_help_panel=_PERIOD,
         ),
     ] = "0s",
@@ -160,7 +160,7 @@ def report(
         typer.Option(
             "--month",
             metavar="YYYY-MM",
-            help="In place of --from and --to: a month, as far as it is over.",
+            help="Report on this month, as far as it is over, instead of --from and --to.",
             rich_help_panel=_PERIOD,
         ),
     ] = None,
@@ -169,15 +169,15 @@ def report(
         typer.Option(
             "--timezone",
             metavar="NAME",
-            help="In which the month, the days of the rate card and times without an offset are, "
-            "such as Europe/Berlin.",
+            help="Time zone of the month, of the days of the rate card and of times without an "
+            "offset, such as Europe/Berlin.",
             rich_help_panel=_PERIOD,
         ),
     ] = "UTC",
     out: Annotated[
         Path,
         typer.Option(
-            "--out", metavar="DIR", help="Where report.html, report.json and the CSV files go."
+            "--out", metavar="DIR", help="Directory for report.html, report.json and the CSV files."
         ),
     ] = Path("tidegate-report"),
     by: Annotated[
@@ -185,14 +185,14 @@ def report(
         typer.Option(
             "--by",
             metavar="label:NAME",
-            help="Add up by a label of tiers and members, such as label:team. May be repeated.",
+            help="Group by a label of tiers and members, such as label:team. May be repeated.",
         ),
     ] = None,
     labels_of_today: Annotated[
         bool,
         typer.Option(
             "--labels-of-today",
-            help="Take labels from the policy's files in place of those that members had at the "
+            help="Use the labels in the policy's files instead of those that members had at the "
             "time.",
         ),
     ] = False,
@@ -202,7 +202,7 @@ def report(
         typer.Option(
             "--fetch-price",
             metavar="AMOUNT",
-            help="Of a GiB (2^30 bytes) read.",
+            help="Price of a GiB (2^30 bytes) read.",
             rich_help_panel=_MONEY,
         ),
     ] = None,
@@ -211,7 +211,7 @@ def report(
         typer.Option(
             "--produce-price",
             metavar="AMOUNT",
-            help="Of a GiB written.",
+            help="Price of a GiB written.",
             rich_help_panel=_MONEY,
         ),
     ] = None,
@@ -220,7 +220,7 @@ def report(
         bool,
         typer.Option(
             "--focus",
-            help="Write the bill as focus.parquet and focus.csv, too, for cost tools (FOCUS 1.2).",
+            help="Also write the bill as focus.parquet and focus.csv, for cost tools (FOCUS 1.2).",
             rich_help_panel=_MONEY,
         ),
     ] = False,
@@ -229,7 +229,7 @@ def report(
         typer.Option(
             "--metrics-file",
             metavar="FILE",
-            help="Write amounts and budgets of labels in Prometheus' text format, too.",
+            help="Also write amounts and budgets by label in Prometheus' text format.",
             rich_help_panel=_MONEY,
         ),
     ] = None,
@@ -238,17 +238,19 @@ def report(
         typer.Option(
             "--audit-file",
             metavar="FILE",
-            help="The operator's audit trail, for the timeline of throttle episodes.",
+            help="Operator's audit trail, for the timeline of throttle episodes.",
         ),
     ] = None,
     file: PolicyFiles = None,
     debug: options.Debug = False,
 ) -> None:
-    """Write the report of whole hours, or of whole days where the period begins and ends with one,
-    and say where the page is.
+    """Write the usage report of a period.
 
-    With the policy's files members go by their names, contracts are recommended, and prices are the
-    policy's unless given.
+    The period is whole hours, or whole days if it begins and ends with one. The command prints
+    where the page is.
+
+    With the policy's files, members are shown by name, contracts are recommended, and prices
+    default to the policy's.
     """
     around = command_context(context, debug=debug)
     require_extra()

@@ -40,15 +40,15 @@ class _WritesByDefault(TyperGroup):
 app = typer.Typer(
     cls=_WritesByDefault,
     name="report",
-    help="The report of a period, which is what happens without a command; and closed months.",
+    help="Write usage reports and close months.",
     rich_markup_mode=None,
 )
-app.command(_WRITE, short_help="Write the report of a period (the default).")(report)
+app.command(_WRITE, short_help="Write the usage report of a period (the default).")(report)
 
-MonthName = Annotated[str, typer.Argument(metavar="MONTH", help="Such as 2026-10.")]
+MonthName = Annotated[str, typer.Argument(metavar="MONTH", help="Month, such as 2026-10.")]
 
 
-@app.command("close", short_help="Keep a month's figures: later corrections are adjustments.")
+@app.command("close", short_help="Close a finished month and store its bill.")
 def close(
     context: typer.Context,
     *,
@@ -56,10 +56,12 @@ def close(
     store: Store,
     timezone: Annotated[
         str,
-        typer.Option("--timezone", metavar="NAME", help="Whose month, such as Europe/Berlin."),
+        typer.Option(
+            "--timezone", metavar="NAME", help="Time zone of the month, such as Europe/Berlin."
+        ),
     ] = "UTC",
     with_gaps: Annotated[
-        bool, typer.Option("--with-gaps", help="Close it though hours are not published.")
+        bool, typer.Option("--with-gaps", help="Close the month even if hours are not published.")
     ] = False,
     rate_card: RateCardFile = None,
     currency: Currency = "",
@@ -67,12 +69,13 @@ def close(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Write the bill of a month that is over, with a checksum, to the store. Nothing replaces it:
-    what is computed again afterwards is a correction on the next month's bill, at the rates of
-    then.
+    """Close a finished month and store its bill.
 
-    Give the same rate card and the same policy's files as to `tidegate report`. Without prices only
-    bytes are kept, and there are no corrections.
+    The bill is stored with a checksum and never replaced. Later changes of its figures become
+    corrections on the next month's bill, at the closed month's rates.
+
+    Use the same rate card and policy files as for `tidegate report`. Without prices, only bytes are
+    kept, and there are no corrections.
     """
     around = command_context(context, debug=debug)
     require_extra()
@@ -121,7 +124,7 @@ def close(
     )
 
 
-@app.command("adjustments", short_help="Show what changed since a month was closed.")
+@app.command("adjustments", short_help="Show the corrections to a closed month.")
 def adjustments(
     context: typer.Context,
     *,
@@ -130,8 +133,10 @@ def adjustments(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Compare a closed month with the tables as they are now, client by client, and show its
-    corrections: what the rates of then make of the difference, and on which bill.
+    """Show the corrections to a closed month.
+
+    Compares it with the tables as they are now, client by client: the difference at the closed
+    month's rates, and the bill that it appears on.
     """
     around = command_context(context, debug=debug)
     require_extra()

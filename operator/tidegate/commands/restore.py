@@ -54,7 +54,7 @@ NO_MUTE_BOUND_SECONDS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which ledger records to give back; None = all. `policy` is `namespace/name` or a name."""
+    """Which ledger records to restore; None = all. `policy` is `namespace/name` or a name."""
 
     user: str | None = None
     client_id: str | None = None
@@ -170,7 +170,7 @@ def _by_policy(selected: Iterable[StoredQuota]) -> list[tuple[str, dict[Entity, 
 
 
 # Rounds until nothing is left, with the safe wait between steps and progress for people. It may be
-# interrupted: every round reads the ledger anew, so the same command goes on where it stopped.
+# interrupted: every round reads the ledger again, so the same command goes on where it stopped.
 
 
 FRUITLESS_ROUNDS = 5
@@ -250,7 +250,7 @@ COLUMNS = (
     Column("key"),
     Column("now", right=True),
     Column("next", right=True),
-    Column("gives back", right=True),
+    Column("restores to", right=True),
     Column("written", right=True),
     Column("policy", fold=True),
     Column("remark", fold=True),
@@ -310,7 +310,7 @@ def _rows(giveback: Giveback) -> Iterator[RestoreRow]:
 
 
 def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
-    """The rows as a table; `gives back` is the value from before Tidegate."""
+    """The rows as a table; `restores to` is the value from before Tidegate."""
     return Sheet(
         COLUMNS,
         [
@@ -348,11 +348,9 @@ def show_dry_run(
     for warning in warnings:
         page.warn(warning)
     if rows or throttles:
-        and_throttles = (
-            f" and take away {len(throttles)} replication throttles" if throttles else ""
-        )
+        and_throttles = f" and remove {len(throttles)} replication throttles" if throttles else ""
         page.say(
-            f"Dry run: nothing was written. Run the same command with --yes to give back "
+            f"Dry run: nothing was written. Run the same command with --yes to restore "
             f"{len(rows)} quota values{and_throttles}.",
             "bold",
         )
@@ -410,36 +408,41 @@ def restore(
     client_credentials_file: options.ClientCredentialsFile = None,
     ledger_topic: options.LedgerTopic = None,
     cluster_id: Annotated[
-        str | None, typer.Option("--cluster-id", help="Guard: refuse any other Kafka cluster.")
+        str | None,
+        typer.Option("--cluster-id", help="Refuse to run against any other Kafka cluster."),
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
             "--policy",
             metavar="[NAMESPACE/]NAME",
-            help="Only what this policy wrote, as the ledger has it.",
+            help="Restore only what this policy wrote, according to the ledger.",
         ),
     ] = None,
     user: Annotated[
         str | None,
         typer.Option(
-            "--user", "-u", help="Only entities of this user; <default> is Kafka's default user."
+            "--user",
+            "-u",
+            help="Restore only entities of this user; <default> is Kafka's default user.",
         ),
     ] = None,
     client_id: Annotated[
         str | None,
         typer.Option(
-            "--client-id", "-c", help="Only entities of this client id; <default> as above."
+            "--client-id",
+            "-c",
+            help="Restore only entities of this client id; <default> is Kafka's default client id.",
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")
+        bool, typer.Option("--yes", help="Apply the changes. Without this, only show them.")
     ] = False,
     at_once: Annotated[
         bool,
         typer.Option(
             "--at-once",
-            help="Lower in one step instead of several safe ones: clients may be muted for "
+            help="Lower in one step instead of several safe ones: clients may be delayed for "
             "minutes.",
         ),
     ] = False,
@@ -449,11 +452,11 @@ def restore(
             "--max-mute-seconds",
             min=1,
             max=3600,
-            help="The longest time for which a step may silence a client.",
+            help="Longest throttle delay that a step may cause, in seconds.",
         ),
     ] = 12,
     window_samples: Annotated[
-        int, typer.Option("--window-samples", min=1, max=600, help="The brokers' quota.window.num.")
+        int, typer.Option("--window-samples", min=1, max=600, help="Brokers' quota.window.num.")
     ] = 11,
     window_sample_seconds: Annotated[
         int,
@@ -461,22 +464,24 @@ def restore(
             "--window-sample-seconds",
             min=1,
             max=600,
-            help="The brokers' quota.window.size.seconds.",
+            help="Brokers' quota.window.size.seconds.",
         ),
     ] = 1,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Give every quota back as it was before Tidegate, from the ledger alone: in ZooKeeper, or
-    with --bootstrap-servers in a topic. Without --yes it only shows what it would do.
+    """Restore the original quotas from the ledger.
 
-    Replication throttles of Tidegate are taken away as well, from their record alone, unless --user
-    or --client-id asks for less. Only brokers take them away, so with --zookeeper give
-    --bootstrap-servers, too.
+    Reads only the ledger, in ZooKeeper or, with --bootstrap-servers, in a topic. Without --yes, it
+    only shows what it would do.
 
-    Lowerings go down in steps, so that no client is muted for long, and the command waits between
-    them; interrupt it and start it again as you like. A value that another writer changed since
-    stays as it is. The policy's claim on the cluster is released at the end. Stop, pause or delete
+    Tidegate's replication throttles are removed too, from their own record, unless --user or
+    --client-id narrows the selection. Only brokers can remove them, so add --bootstrap-servers when
+    you use --zookeeper.
+
+    Quotas are lowered in steps, so that no client is delayed for long, and the command waits
+    between them. You can interrupt it and run it again. A value that another writer changed since
+    is left alone. At the end, the policy's claim on the cluster is released. Stop, pause or delete
     the operator's policy first: a running operator would write its contracts again.
     """
     around = command_context(context, debug=debug)
@@ -593,16 +598,16 @@ def _give_back(
 
     def show(page: Page) -> None:
         page.say(
-            f"Gave back {len(restore_rows(first)) - len(left)} quota values in {run.written} "
+            f"Restored {len(restore_rows(first)) - len(left)} quota values in {run.written} "
             f"writes; {len(left)} are left.",
             "bold",
         )
         for row in left:
             page.warn(
-                f"{row.entity}: {row.remark or 'not given back yet; run the same command again'}"
+                f"{row.entity}: {row.remark or 'not restored yet; run the same command again'}"
             )
         if throttled:
-            page.say(f"Took away {len(throttled) - len(still)} replication throttles.", "bold")
+            page.say(f"Removed {len(throttled) - len(still)} replication throttles.", "bold")
         for one in still:
             why = "" if throttles.unconfirmed else one.remark
             page.warn(
@@ -706,7 +711,7 @@ def _warnings(
         yield (
             f"Policy {facts.owner_policy_key} claims cluster {facts.cluster_id}{wrote}. An "
             "operator that still runs it writes its contracts again: stop it, or pause the "
-            "policy with spec.suspend: true, before you give back."
+            "policy with spec.suspend: true, before you restore."
         )
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:

@@ -58,7 +58,7 @@ class ThrottleRow:
 class ThrottleRestoration:
     """Shows and takes away what the record has. `source` None = no address of brokers was given.
 
-    `problem` is why the brokers could not be asked: quotas are given back all the same.
+    `problem` is why the brokers could not be asked: quotas are restored all the same.
     `unconfirmed` says which live brokers do not agree that what was taken away is gone: each has a
     copy of its own of what the controller decided, so the record stays until all of them do.
     """

@@ -38,22 +38,24 @@ def resync(
             "--entity",
             "-e",
             metavar="ENTITY",
-            help="Only this one: user=NAME, client-id=NAME, or both with a comma and a space "
-            "between.",
+            help="Resync only this entity: user=NAME, client-id=NAME, or both as 'user=NAME, "
+            "client-id=NAME'.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
+        bool, typer.Option("--dry-run", help="Print the request without sending it.")
     ] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Have the operator forget which quotas it leaves alone because another writer keeps changing
-    them, and compare every quota anew, at once.
+    """Reapply quotas changed by another writer.
 
-    It sets the annotation tidegate.io/resync on the policy, which kubectl can do too. The operator
-    acts once on each new value, with its next pass, and posts the Event Resynced. The other writer
-    is not stopped by this: where it goes on, the quota is left alone again after two repairs.
+    The operator leaves a quota alone while another writer keeps changing it. This clears that list
+    and compares every quota again immediately.
+
+    Sets the annotation tidegate.io/resync on the policy, as kubectl could. The operator acts once
+    on each new value, with its next pass, and posts the Event Resynced. The other writer is not
+    stopped: if it continues, the quota is left alone again after two repairs.
     """
     around = command_context(context, debug=debug)
     value = rfc3339(around.now_ms() / 1000, "milliseconds")

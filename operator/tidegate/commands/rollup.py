@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from tidegate.rollup.tables.iceberg import CatalogSettings
 
 app = typer.Typer(
-    name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None
+    name="rollup",
+    help="Build and inspect usage tables.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -37,7 +40,7 @@ Store = Annotated[
     typer.Option(
         "--store",
         metavar="DIR|URL",
-        help="Where the tables are: a folder, or file://, s3://, gs://, abfs://.",
+        help="Store of the tables: a folder, or file://, s3://, gs://, abfs://.",
     ),
 ]
 PolicyFiles = Annotated[
@@ -46,8 +49,8 @@ PolicyFiles = Annotated[
         "--file",
         "-f",
         metavar="FILE|DIR|-",
-        help="The policy and its tiers as YAML, with their status if you have it: who is a member "
-        "of which tier, contracts and limits. May be repeated.",
+        help="Policy and tiers as YAML, with their status if available, for the members of "
+        "each tier, contracts and limits. May be repeated.",
     ),
 ]
 
@@ -56,8 +59,8 @@ Interfaces = Annotated[
     typer.Option(
         "--interface",
         metavar="NAME",
-        help="Only this network interface counts as a broker's NIC, as in a policy's "
-        "`metrics.interfaces`; * stands for any characters, and several may be given.",
+        help="Count only this network interface as a broker's NIC, as in a policy's "
+        "`metrics.interfaces`; * matches any characters. May be repeated.",
     ),
 ]
 Matchers = Annotated[
@@ -65,7 +68,7 @@ Matchers = Annotated[
     typer.Option(
         "--matcher",
         metavar="LABEL=VALUE",
-        help="Only series with this label, as in a policy's `metrics.matchers`: needed where "
+        help="Use only series with this label, as in a policy's `metrics.matchers`; needed if "
         "Prometheus has several Kafka clusters. May be repeated.",
     ),
 ]
@@ -74,7 +77,7 @@ ClusterId = Annotated[
     typer.Option(
         "--cluster-id",
         metavar="ID",
-        help="Kafka's cluster id, a column of every table; unset means the policy's.",
+        help="Kafka's cluster id, a column of every table. Unset: the policy's.",
     ),
 ]
 
@@ -83,7 +86,7 @@ Catalog = Annotated[
     typer.Option(
         "--catalog",
         metavar="URL",
-        help="An Iceberg catalog that is told of the tables, in its namespace tidegate: http:// or "
+        help="Iceberg catalog to register the tables in, in its namespace tidegate: http:// or "
         "https:// of a REST service, where `?namespace=NAME` names another namespace and "
         "`?warehouse=NAME` a catalog of the service; or a database such as sqlite:///FILE.",
     ),
@@ -94,22 +97,22 @@ app.command("job", short_help="Publish one window of a policy, as the operator's
 )
 
 
-@app.command("run", short_help="Read Prometheus' history and publish usage tables.")
+@app.command("run", short_help="Build usage tables from Prometheus history.")
 def run(
     context: typer.Context,
     *,
     prometheus: Annotated[
         str,
         typer.Option(
-            "--prometheus", metavar="URL", help="The server, such as http://prometheus:9090."
+            "--prometheus", metavar="URL", help="Prometheus server, such as http://prometheus:9090."
         ),
     ],
-    since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
+    since: Annotated[
+        str, typer.Option("--from", metavar="TIME", help=f"Start, the first hour. {TIME}")
+    ],
     until: Annotated[
         str,
-        typer.Option(
-            "--to", metavar="TIME", help="The end; an hour that is not over by then is left out."
-        ),
+        typer.Option("--to", metavar="TIME", help="End; hours not over by then are left out."),
     ] = "0s",
     out: Annotated[
         str,
@@ -117,14 +120,14 @@ def run(
             "--out",
             "--store",
             metavar="DIR|URL",
-            help="Where the tables go; earlier hours in it stay.",
+            help="Store to write the tables to; earlier hours in it are kept.",
         ),
     ],
     preset: Annotated[
         Preset,
         typer.Option(
             "--preset",
-            help="Which exporter counts the brokers' NICs, as in a policy's `metrics.preset`.",
+            help="Exporter that measures the brokers' NICs, as in a policy's `metrics.preset`.",
         ),
     ] = Preset.NODE_EXPORTER,
     broker_label: Annotated[
@@ -132,11 +135,14 @@ def run(
         typer.Option(
             "--broker-label",
             metavar="NAME",
-            help="The label that names the broker; unset means the preset's.",
+            help="Label that names the broker. Unset: the preset's.",
         ),
     ] = None,
     scrape_interval_seconds: Annotated[
-        int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="How often it scrapes.")
+        int,
+        typer.Option(
+            "--scrape-interval-seconds", min=1, max=300, help="The server's scrape interval."
+        ),
     ] = 15,
     matcher: Matchers = None,
     interface: Interfaces = None,
@@ -145,8 +151,7 @@ def run(
         bool,
         typer.Option(
             "--running",
-            help="Where --to is in the hour under way, publish that too, as far as windows of 5 "
-            "minutes are over.",
+            help="If --to is in the current hour, also publish its finished windows of 5 minutes.",
         ),
     ] = False,
     metrics_credentials_file: Annotated[
@@ -154,8 +159,8 @@ def run(
         typer.Option(
             "--metrics-credentials-file",
             metavar="FILE",
-            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`, "
-            "or `tls.crt` and `tls.key`; and `ca.crt`, its authority.",
+            help="YAML file with credentials for Prometheus: `token`, or `username` and "
+            "`password`, or `tls.crt` and `tls.key`; and `ca.crt`, its certificate authority.",
         ),
     ] = None,
     file: PolicyFiles = None,
@@ -164,18 +169,20 @@ def run(
         typer.Option(
             "--audit-file",
             metavar="FILE",
-            help="The operator's audit trail, for contracts and episodes where Prometheus has "
-            "none of the operator's metrics.",
+            help="Operator's audit trail, for contracts and episodes where Prometheus has none of "
+            "the operator's metrics.",
         ),
     ] = None,
     catalog: Catalog = None,
     debug: options.Debug = False,
 ) -> None:
-    """Fold the samples of whole hours into tables of 5 minutes, hours and days, on this machine,
-    without any cluster.
+    """Build usage tables from Prometheus history.
 
-    A run that is cut short leaves whole hours; the same command again goes on, and changes nothing
-    that is right already.
+    Folds the samples of whole hours into tables of 5 minutes, hours and days, on this machine,
+    without a cluster.
+
+    An interrupted run leaves only complete hours. Run the same command again to continue; what is
+    already correct does not change.
     """
     around = command_context(context, debug=debug)
     require_extra()
@@ -223,16 +230,16 @@ def run(
     page.say(f"{span_words(*span)} are published in {len(published)} windows of {out}. {shown_by}")
 
 
-@app.command("backfill", short_help="Publish the hours that a store lacks.")
+@app.command("backfill", short_help="Publish missing hours of the usage tables.")
 def backfill(
     context: typer.Context,
     *,
-    since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
+    since: Annotated[
+        str, typer.Option("--from", metavar="TIME", help=f"Start, the first hour. {TIME}")
+    ],
     until: Annotated[
         str,
-        typer.Option(
-            "--to", metavar="TIME", help="The end; an hour that is not over by then is left out."
-        ),
+        typer.Option("--to", metavar="TIME", help="End; hours not over by then are left out."),
     ] = "0s",
     policy: Annotated[
         str | None,
@@ -247,25 +254,27 @@ def backfill(
         typer.Option(
             "--prometheus",
             metavar="URL",
-            help="Without a policy: the server, such as http://prometheus:9090.",
+            help="Without a policy: Prometheus server, such as http://prometheus:9090.",
         ),
     ] = None,
     out: Annotated[
         str | None,
         typer.Option(
-            "--out", "--store", metavar="DIR|URL", help="Without a policy: where the tables are."
+            "--out", "--store", metavar="DIR|URL", help="Without a policy: store of the tables."
         ),
     ] = None,
     preset: Annotated[
         Preset,
-        typer.Option("--preset", help="Without a policy: which exporter counts the brokers' NICs."),
+        typer.Option(
+            "--preset", help="Without a policy: exporter that measures the brokers' NICs."
+        ),
     ] = (Preset.NODE_EXPORTER),
     broker_label: Annotated[
         str | None,
         typer.Option(
             "--broker-label",
             metavar="NAME",
-            help="Without a policy: the label that names the broker.",
+            help="Without a policy: label that names the broker.",
         ),
     ] = None,
     scrape_interval_seconds: Annotated[
@@ -274,7 +283,7 @@ def backfill(
             "--scrape-interval-seconds",
             min=1,
             max=300,
-            help="Without a policy: how often the server scrapes.",
+            help="Without a policy: the server's scrape interval.",
         ),
     ] = 15,
     matcher: Matchers = None,
@@ -286,23 +295,24 @@ def backfill(
         bool,
         typer.Option(
             "--again",
-            help="Compute every hour anew, published or not, such as after samples came late. "
-            "Hours of which Prometheus has fewer samples than then stay.",
+            help="Recompute every hour, published or not, for example after late samples. An hour "
+            "is kept if Prometheus now has fewer samples of it.",
         ),
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say which hours are missing or changed, and compute none."),
+        typer.Option("--dry-run", help="List missing and changed hours without computing them."),
     ] = False,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
     debug: options.Debug = False,
 ) -> None:
-    """Publish every hour between --from and --to that the tables lack, a day at a time, oldest
-    first.
+    """Publish missing hours of the usage tables.
 
-    Hours of which Prometheus has no samples any more are named at the end, with exit code 1; all
-    others are published.
+    Fills every missing hour between --from and --to, a day at a time, oldest first.
+
+    Hours whose samples Prometheus no longer has are listed at the end, with exit code 1; all others
+    are published.
     """
     around = command_context(context, debug=debug)
     around.exit_code_of = _exit_code_of
@@ -366,32 +376,37 @@ def backfill(
         around.exit_code = ExitCode.ERROR
 
 
-@app.command("show", short_help="Show the top of a usage table.")
+@app.command("show", short_help="Show the top rows of a usage table.")
 def show(
     context: typer.Context,
     *,
     table: Annotated[
         str,
         typer.Argument(
-            metavar="TABLE", help="usage_5m, usage_1h, usage_1d, broker_1h, tier_1d, ..."
+            metavar="TABLE", help="Table: usage_5m, usage_1h, usage_1d, broker_1h, tier_1d, ..."
         ),
     ],
     store: Store,
     since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help=f"Windows from then on. {TIME}")
+        str | None, typer.Option("--from", metavar="TIME", help=f"Start. {TIME}")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Windows before then; likewise.")
+        str | None, typer.Option("--to", metavar="TIME", help="End, in the same formats.")
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="COLUMN", help="What to rank by; unset means bytes."),
+        typer.Option("--by", metavar="COLUMN", help="Column to rank by. Unset: bytes."),
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=0, help="How many rows; 0 means all.")] = 20,
+    most: Annotated[
+        int, typer.Option("--most", min=0, help="Maximum number of rows; 0 = all.")
+    ] = 20,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Add the table up over the time asked for and show who had most."""
+    """Show the top rows of a usage table.
+
+    Adds up the table over the requested time and ranks the result.
+    """
     around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import show_top
@@ -405,7 +420,7 @@ def show(
     publish(around.out, output, answer.document(), show=partial(show_top, answer))
 
 
-@app.command("verify", short_help="Recompute every sum and say whether a store is whole.")
+@app.command("verify", short_help="Verify the published usage tables.")
 def verify(
     context: typer.Context,
     *,
@@ -413,8 +428,10 @@ def verify(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Read everything that is published, compare it with the sums from when it was published, and
-    each table with the finer ones. An empty store has exit code 1: nothing was verified.
+    """Verify the published usage tables.
+
+    Reads everything, compares it with the sums recorded at publication, and each table with the
+    finer ones. An empty store exits with 1: nothing was verified.
     """
     around = command_context(context, debug=debug)
     require_extra()

@@ -31,26 +31,35 @@ _TERMINATED = 128 + signal.SIGTERM
 def job(
     context: typer.Context,
     *,
-    policy: Annotated[str, typer.Option("--policy", metavar="NAMESPACE/NAME", help="Whose usage.")],
+    policy: Annotated[
+        str,
+        typer.Option("--policy", metavar="NAMESPACE/NAME", help="Policy whose usage is published."),
+    ],
     window_start: Annotated[
         str,
         typer.Option(
-            "--window-start", metavar="TIME", help="The window's beginning: 2026-11-22T07:00:00Z."
+            "--window-start",
+            metavar="TIME",
+            help="Start of the window, such as 2026-11-22T07:00:00Z.",
         ),
     ],
     window_end: Annotated[
-        str, typer.Option("--window-end", metavar="TIME", help="Its end; it has to be over.")
+        str,
+        typer.Option(
+            "--window-end", metavar="TIME", help="End of the window; must be in the past."
+        ),
     ],
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
     debug: options.Debug = False,
 ) -> None:
-    """Publish a window's usage tables and write down what was found, for the operator, whose Jobs
-    run this.
+    """Publish the usage tables of one window, as a Job.
 
-    Exit codes: 64 when the policy or what it names has to be corrected, 65 when tables are damaged
-    or of another version, 77 when access was refused. Trying again helps in none of these cases. 1
-    for errors that may pass by themselves.
+    The operator's Jobs run this; it also records the result for the operator.
+
+    Exit codes: 64 if the policy or something it refers to has to be corrected, 65 if tables are
+    damaged or of another version, 77 if access was refused. Retrying does not help in these cases.
+    1 for errors that may be temporary.
     """
     around = command_context(context, debug=debug)
     around.exit_code_of = exit_code_of

@@ -31,7 +31,10 @@ def version(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Say which version this is, on which Python, and which custom resources it speaks."""
+    """Show the version of Tidegate.
+
+    Also shows the Python version, the CRD version and, if known, the revision.
+    """
     around = command_context(context, debug=debug)
     document = version_document()
 
@@ -76,12 +79,12 @@ def run(
             "--namespace",
             "-n",
             metavar="NAME",
-            help="Watch this namespace; may be repeated. Without it: only the one of the Leases.",
+            help="Namespace to watch; may be repeated. Unset: only that of the Leases.",
         ),
     ] = None,
     all_namespaces: Annotated[
         bool,
-        typer.Option("--all-namespaces", "-A", help="Watch every namespace of the cluster."),
+        typer.Option("--all-namespaces", "-A", help="Watch all namespaces."),
     ] = False,
     lease_namespace: options.LeaseNamespace = None,
     kubeconfig: options.Kubeconfig = None,
@@ -102,18 +105,18 @@ def run(
         str,
         typer.Option(
             "--listen-address",
-            help="Where both ports listen; the default lets probes and Prometheus in.",
+            help="Address that both ports listen on; probes and Prometheus need the default.",
         ),
     ] = _DEFAULTS.listen_address,
     log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="JSON lines, or lines for people.")
+        LogFormat, typer.Option("--log-format", help="Log as JSON lines or as readable text.")
     ] = _DEFAULTS.log_format,
     log_level: Annotated[
         LogLevel,
         typer.Option(
             "--log-level",
             case_sensitive=False,
-            help="The least important line that is still logged.",
+            help="Lowest level to log.",
         ),
     ] = _DEFAULTS.log_level,
     audit_file: Annotated[
@@ -122,8 +125,8 @@ def run(
             "--audit-file",
             envvar="TIDEGATE_AUDIT_FILE",
             metavar="FILE|-",
-            help="Where to append the audit trail, one JSON line each; - is standard output "
-            "(log lines go to standard error).",
+            help="File to append the audit trail to, as JSON lines; - is standard output (log "
+            "lines go to standard error).",
         ),
     ] = _DEFAULTS.audit_file,
     otlp_endpoint: Annotated[
@@ -132,8 +135,8 @@ def run(
             "--otlp-endpoint",
             envvar="TIDEGATE_OTLP_ENDPOINT",
             metavar="URL",
-            help="Send spans of every pass to this OTLP collector, by HTTP, such as "
-            "http://collector:4318. It needs the extra tidegate[tracing].",
+            help="OTLP collector that receives spans of every pass over HTTP, such as "
+            "http://collector:4318. Requires the extra tidegate[tracing].",
         ),
     ] = _DEFAULTS.otlp_endpoint,
     allowed_host: options.AllowedHosts = None,
@@ -143,7 +146,7 @@ def run(
         typer.Option(
             "--rollup-image",
             metavar="IMAGE",
-            help="Image of rollup Jobs. Without it the operator makes none.",
+            help="Image of rollup Jobs. Unset: no Jobs are created.",
         ),
     ] = None,
     rollup_service_account: Annotated[
@@ -159,7 +162,7 @@ def run(
         typer.Option(
             "--rollup-pull-secret",
             metavar="NAME",
-            help="Secret to pull their image with; may be repeated.",
+            help="Image pull Secret of rollup Jobs; may be repeated.",
         ),
     ] = None,
     rollup_pod_security_context: Annotated[
@@ -167,7 +170,7 @@ def run(
         typer.Option(
             "--rollup-pod-security-context",
             metavar="JSON",
-            help="securityContext of their Pods, instead of the default (user and group 65532).",
+            help="securityContext of their Pods instead of the default (user and group 65532).",
         ),
     ] = None,
     rollup_security_context: Annotated[
@@ -175,13 +178,14 @@ def run(
         typer.Option(
             "--rollup-security-context",
             metavar="JSON",
-            help="securityContext of their containers, instead of the default.",
+            help="securityContext of their containers instead of the default.",
         ),
     ] = None,
     debug: options.Debug = False,
 ) -> None:
-    """Run the operator until SIGTERM or Ctrl-C. It finishes the batch under way and releases its
-    Leases.
+    """Run the operator until SIGTERM or Ctrl-C.
+
+    On either, it finishes the current batch and releases its Leases.
     """
     command_context(context, debug=debug)
 

@@ -32,8 +32,8 @@ _SERIES_POINTS: Final = 720
 LEFT_OUT: Final = (
     "brokers that die and leaders that move, replication that follows from produce (give it as "
     "background), request sizes (each member asks ten times a second over one connection to each "
-    "broker), clients that give up and reconnect, other writers of quotas, a Prometheus or an "
-    "operator that is away"
+    "broker), clients that give up and reconnect, other writers of quotas, an unreachable "
+    "Prometheus or operator"
 )
 
 # For people: a timeline, and sums by NIC, level and member.
@@ -85,7 +85,7 @@ def _event_words(event: Event) -> str:
 def _change_words(event: Event, member: Member) -> str:
     change = f"{_rate(event.before)} -> {_rate(event.after)}"
     if event.kind is EventKind.GIVEN_BACK:
-        return f"{change}: given back, as its contract has it"
+        return f"{change}: restored to its contract"
     if event.kind is not EventKind.LOWERED:
         return f"{change} of {_rate(member.contract)}"
     brokers = ", ".join(map(str, event.brokers))
@@ -232,7 +232,7 @@ def _summary_line(outcome: Outcome) -> str:
     end = (
         f"still below the contract at the end: {left}"
         if left
-        else "at the end everybody is back at the contract"
+        else "at the end all members are back at their contracted rates"
     )
     return (
         f"{lowered} {'member is' if lowered == 1 else 'members are'} lowered, the longest mute is "
@@ -394,36 +394,43 @@ def simulate(
         list[str],
         typer.Argument(
             metavar="FILE",
-            help="YAML with the policy, its tiers and one Simulation, in one file or in several; a "
+            help="YAML with the policy, its tiers and one Simulation, in one or several files; a "
             "directory means every .yaml and .yml in it, - is standard input.",
         ),
     ],
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy", metavar="[NAMESPACE/]NAME", help="Which policy, where there are several."
+            "--policy",
+            metavar="[NAMESPACE/]NAME",
+            help="Policy to simulate; required if there are several.",
         ),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE.svg", help="Also draw the play into this SVG file."),
+        typer.Option(
+            "--plot", metavar="FILE.svg", help="Also plot the simulation into this SVG file."
+        ),
     ] = None,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show what Tidegate would do under a load, before a policy enforces: when a broker is over its
-    limit, who is lowered when and to what, for how long clients are muted, when all is given back,
-    and how much each level is held back. No cluster and no network is needed.
+    """Simulate throttling under a given load.
 
-    The files are those that you apply, and one more document, of kind Simulation, with the load:
-    who wants what from when to when. docs/simulate.md has its fields, examples/simulate/ has one.
+    Try a policy before it enforces: the output shows when a broker is over its limit, which members
+    are lowered when and to what, how long clients are delayed, when everything is restored, and how
+    much traffic of each level is held back. Neither a cluster nor a network is needed.
 
-    The decisions are those of the operator's own code, in mode Enforce whatever the policy says.
-    The cluster is a model: Kafka's quota windows and mutes second by second, Prometheus' scrapes,
-    and NICs. It leaves out brokers that die and leaders that move, replication that follows from
-    produce (give it as background), request sizes, clients that give up and reconnect, other
-    writers, and anything that is away. Contracts are in force from the start. So times and bytes
-    are close to a real episode, not equal to it.
+    The input is the manifests that you apply, plus one document of kind Simulation with the load:
+    who sends or reads how much, from when to when. docs/simulate.md lists its fields,
+    examples/simulate/ has an example.
+
+    The decisions come from the operator's own code, in mode Enforce whatever the policy says. The
+    cluster is a model: Kafka's quota windows and throttle delays second by second, Prometheus
+    scrapes, and NICs. Not modelled: brokers that die, leaders that move, replication that follows
+    from produce (give it as background), request sizes, clients that give up and reconnect, other
+    writers, and unreachable parts. Contracts are in force from the start. So times and bytes are
+    close to a real episode, not equal to it.
     """
     around = command_context(context, debug=debug)
     if plot is not None and plot.suffix != ".svg":

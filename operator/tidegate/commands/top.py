@@ -298,27 +298,27 @@ def top(
     *,
     asked: CommandOptions,
     metrics_credentials_file: options.MetricsCredentialsFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one update and exit.")] = False,
     interval: Annotated[
-        int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")
+        int, typer.Option("--interval", min=1, max=3600, help="Seconds between updates.")
     ] = 5,
     members: Annotated[
         int,
-        typer.Option(
-            "--members", min=0, help="How many rates of members to show at most; 0 = all."
-        ),
+        typer.Option("--members", min=0, help="Maximum number of member rates to show; 0 = all."),
     ] = 15,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show brokers against their limits, levels and members, who is below its contract and why,
+    """Watch brokers, levels and members.
+
+    Shows brokers against their limits, levels, and members below their contract with the reason,
     every few seconds until Ctrl-C.
 
-    The policy, the brokers, the quotas and Prometheus are read anew for every look, and nothing is
-    written. What is not known is shown as unknown, with why. A member's rate is over all brokers,
-    its quota and contract are per broker, and Delayed is the highest throttle time that any broker
-    reports, a mean over up to a minute. On a terminal the table stays in place; with --output json
-    every look is one line.
+    Every update reads the policy, the brokers, the quotas and Prometheus again, and nothing is
+    written. Unknown values are shown as unknown, with the reason. A member's rate is over all
+    brokers, its quota and contract are per broker, and Delayed is the highest throttle time that
+    any broker reports, a mean over up to a minute. On a terminal the table stays in place; with
+    --output json, every update is one line.
     """
     around = command_context(context, debug=debug)
     if not once and STANDARD_INPUT in asked.policy.files:

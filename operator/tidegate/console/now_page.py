@@ -31,7 +31,7 @@ from tidegate_logic.words import UNKNOWN, age_words, clock_words
 _SPARK: Final = (120, 28)
 _FULL: Final = 1.25  # share of the limit at the top of a sparkline
 _WORDS_OF_LEVEL: Final = {
-    "Contract": "at the contract",
+    "Contract": "at the contracted rate",
     "Stepping": "going down to an edited contract, step by step",
     "Throttled": "below the contract, for a broker over its limit",
     "Relaxing": "on the way back to the contract",
@@ -172,7 +172,9 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
     elsewhere = now.elsewhere
     known = sum(one.is_known for one in now.members)
     if now.members and not known:
-        yield Markup("Who is at the contract is {}.{}").format(UNKNOWN, _levels_known_last(now))
+        yield Markup("Which members are at their contracted rates is {}.{}").format(
+            UNKNOWN, _levels_known_last(now)
+        )
     elif now.would_change:
         yield Markup("<strong>Enforce would change</strong> the quota of {}.").format(
             _named(now.would_change)
@@ -195,7 +197,7 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
         (one.name, one.state) for one in elsewhere if not one.gives and one.key not in changing
     }
     if others:
-        yield Markup("Not at the contract for other reasons: {}{}.").format(
+        yield Markup("Not at the contracted rate for other reasons: {}{}.").format(
             Markup(", ").join(
                 Markup("{} ({})").format(name(who, most=40), _WORDS_OF_STATE.get(state, state))
                 for who, state in sorted(others)[:4]
@@ -207,9 +209,9 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
 def _nobody_elsewhere(now: PolicyNow) -> str:
     unknown = sum(not one.is_known for one in now.members)
     if not unknown:
-        return "Everybody is at the contract."
-    of_all = f"of {unknown} of {len(now.members)} rates the operator says nothing yet"
-    return f"Nobody is known to be away from the contract; {of_all}."
+        return "All members are at their contracted rates."
+    of_all = f"the operator does not report {unknown} of {len(now.members)} rates yet"
+    return f"No member is known to be off its contracted rate; {of_all}."
 
 
 _WORDS_OF_STATE: Final = {"Contended": "Contended: another writer keeps changing its quota"}
@@ -225,9 +227,13 @@ def _levels_known_last(now: PolicyNow) -> str:
     """Which levels gave when the operator knew quotas last."""
     gave = [one for one in now.levels if one.state not in ("", "Contract")]
     if not gave:
-        return " When it was known last, every level was at the contract." if now.levels else ""
+        return (
+            " When it was known last, all levels were at their contracted rates."
+            if now.levels
+            else ""
+        )
     said = ", ".join(
-        f"{one.level.value} {_SINCE.get(one.state, 'was not at the contract since')} "
+        f"{one.level.value} {_SINCE.get(one.state, 'not at the contracted rate since')} "
         f"{since(one.since, now.now_seconds)}"
         for one in reversed(gave)
     )
@@ -304,7 +310,7 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
     if any(one.gives for one in now.members):
         return Markup("It is <strong>enough</strong> now.")
-    return Markup("Nothing is to be done.")
+    return Markup("No action needed.")
 
 
 _CANNOT: Final = {
@@ -523,8 +529,8 @@ def _span(span: Span, begin: float, seconds: float) -> Markup:
 
 
 def below(now: PolicyNow, kept: Kept) -> Part:
-    """Who is not at the contract; in mode Observe whose quota would change."""
-    title, empty = "Not at the contract", _nobody_elsewhere(now)
+    """Who is not at the contracted rate; in mode Observe whose quota would change."""
+    title, empty = "Not at the contracted rate", _nobody_elsewhere(now)
     age = _age(now, KUBERNETES)
     if not any(one.is_known for one in now.members):
         said = f" {now.members[0].message}" if now.members else ""

@@ -139,7 +139,7 @@ def test_a_broker_whose_load_swings_around_its_limit_is_not_called_calm(
 
 def test_a_pass_is_on_the_page_at_once(shown: Shown, watched: Watched) -> None:
     source = shows(shown, 200.0)
-    assert "Everybody is at the contract" in opened(shown, watched)
+    assert "All members are at their contracted rates" in opened(shown, watched)
     _, later = stopped_at(THROTTLED_AT)
     source.now, source.measured_now, source.objects_now = (
         later.now,

@@ -276,7 +276,7 @@ class EveryCluster:
             said = io.StringIO()
             code = main(["restore", *addresses, "--yes"], CommandContext(out=said, err=said))
             assert code == 0, said.getvalue()
-            assert "Took away 2 replication throttles." in said.getvalue()
+            assert "Removed 2 replication throttles." in said.getvalue()
             assert store.throttle_record() is None
         # each broker by itself agrees, without waiting
         assert world.everywhere(ours.keys()) == on_each({LEADER_LIST: "1:2"}, {})

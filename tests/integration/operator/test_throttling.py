@@ -330,7 +330,10 @@ def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
         load.other = 0.0
         limit(HIGH)
         comes("both contracts again", lambda: set(load.quotas().values()) == {CONTRACT})
-        comes("both, on the page", lambda: "Everybody is at the contract" in in_short(page))
+        comes(
+            "both, on the page",
+            lambda: "All members are at their contracted rates" in in_short(page),
+        )
         comes(
             "the write of it in the trail",
             lambda: _writes(operator)[-1:] and _writes(operator)[-1]["to"] == CONTRACT,

@@ -51,6 +51,20 @@ def test_help_lists_every_command_with_its_own_line(
     assert all(command.name == name for name, command in group.commands.items())
 
 
+def test_every_command_says_what_it_does_in_one_short_line() -> None:
+    group: Any = typer.main.get_command(app)
+    commands = [*group.commands.values()]
+    commands += [one for each in commands for one in getattr(each, "commands", {}).values()]
+    said = {
+        command.name: (command.help.splitlines()[0], command.get_short_help_str(limit=200))
+        for command in commands
+    }
+    assert len(said) >= 25
+    too_long = {name: line for name, lines in said.items() for line in lines if len(line) > 60}
+    assert not too_long
+    assert all(line.endswith(".") for lines in said.values() for line in lines)
+
+
 CLIENTS = {
     "tidegate_logic.decide",
     "jinja2",

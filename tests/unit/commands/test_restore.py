@@ -306,7 +306,7 @@ def test_throttles_of_the_record_go_and_others_stay(throttled: Any) -> None:
     }
     answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
     assert answer.code == 0, answer.err
-    assert "Took away 2 replication throttles." in answer.out
+    assert "Removed 2 replication throttles." in answer.out
     assert throttled.replication.set == {
         broker_resource(1): {},
         broker_resource(2): {LEADER_RATE: "7"},
@@ -368,7 +368,7 @@ def test_what_a_broker_does_not_show_as_restored_is_not_said_to_be_done(
         throttled.replication.silent = {"2"}
     answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
     assert answer.code == 1
-    assert "Took away 0 replication throttles." in answer.out
+    assert "Removed 0 replication throttles." in answer.out
     golden("\n".join(line for line in answer.out.splitlines() if "warning" in line))
     assert throttled.store.facts().owner_policy_key == "streaming/orders"
     throttled.replication.lagging, throttled.replication.silent = {}, set()

@@ -88,7 +88,7 @@ def test_a_terminal_gets_it_drawn(world: Any, documents: list[Any]) -> None:
     from tests.unit.commands.conftest import Terminal
 
     world.open_out = Terminal
-    assert "given back, as its contract has it" in " ".join(run(world, documents).out.split())
+    assert "restored to its contract" in " ".join(run(world, documents).out.split())
 
 
 def test_programs_get_times_levels_and_series(world: Any, documents: list[Any]) -> None:

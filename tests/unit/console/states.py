@@ -29,7 +29,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         (
             "held: nothing changes",
             "Kafka does not answer, last known 60 s ago",
-            "Who is at the contract is unknown. When it was known last: L3 throttled since "
+            "Which members are at their contracted rates is unknown. When it was known last: L3 throttled since "
             "08:09:11 (2 min), L2 throttled since 08:09:12 (2 min).",
             "Quotas stay as they are: No broker of kafka-1:9092 answered",
             "Levels as known 60 s ago",
@@ -48,7 +48,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
             "Kubernetes does not answer: levels, quotas and Events are as known 2 min ago.",
             "L3 gives: backfill (12.1 MB/s",
             "Levels as known 2 min ago",
-            "Not at the contract as known 2 min ago",
+            "Not at the contracted rate as known 2 min ago",
             "What the operator says as known 2 min ago",
         ),
     ),
@@ -88,7 +88,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         simulated.contended,
         (
             "L2 gives: indexer",
-            "Not at the contract for other reasons: backfill (Contended: another writer keeps "
+            "Not at the contracted rate for other reasons: backfill (Contended: another writer keeps "
             "changing its quota).",
             "fetch is 50 MB/s (50000000 B/s), Tidegate's is 4.32 MB/s",
             "To end it at once: tidegate resync streaming/orders",

@@ -45,7 +45,7 @@ def test_a_state_is_said_in_words(state: str) -> None:
 @pytest.mark.parametrize("state", ["Prometheus away", "Kafka away", "API server away", "paused"])
 def test_who_is_throttled_is_never_said_to_be_at_the_contract(state: str) -> None:
     seconds, bend, _ = STATES[state]
-    assert "Everybody is at the contract" not in text_of(page(seconds, bend))
+    assert "All members are at their contracted rates" not in text_of(page(seconds, bend))
 
 
 def test_what_is_not_known_is_greyed_and_never_zero() -> None:
@@ -64,7 +64,7 @@ def test_what_is_not_known_is_greyed_and_never_zero() -> None:
 def test_a_member_that_is_held_at_its_contract_is_not_in_the_way() -> None:
     shown = text_of(page(THROTTLED_AT, simulated.paused))
     assert "payments" not in shown
-    assert "Not at the contract for other reasons" not in shown
+    assert "Not at the contracted rate for other reasons" not in shown
 
 
 def test_who_gives_is_said_with_the_broker_that_it_is_for_also_when_it_is_enough() -> None:
@@ -120,8 +120,11 @@ def test_a_member_that_the_operator_has_not_seen_yet_is_said_and_not_taken_as_at
         simulated.bend(source, lambda _, tiers: tiers[-1].pop("status"))
 
     shown = text_of(page(200.0, with_a_new_tier))
-    assert "Nobody is known to be away from the contract; of 1 of 3 rates" in shown
-    assert "Everybody is at the contract" not in shown
+    assert (
+        "No member is known to be off its contracted rate; the operator does not report 1 of 3"
+        in shown
+    )
+    assert "All members are at their contracted rates" not in shown
 
 
 def test_kafka_and_prometheus_away_leave_nobody_out() -> None:
@@ -130,6 +133,9 @@ def test_kafka_and_prometheus_away_leave_nobody_out() -> None:
         source.measured_now = simulated.Measured(problem="it did not answer in time")
 
     shown = text_of(page(THROTTLED_AT, both))
-    assert "Who is at the contract is unknown. When it was known last: L3 throttled" in shown
+    assert (
+        "Which members are at their contracted rates is unknown. When it was known last: L3 throttled"
+        in shown
+    )
     assert "Whether it is enough" not in shown
     assert "Quotas stay as they are" in shown

@@ -198,7 +198,7 @@ def test_a_policy_that_does_not_read_is_shown_with_its_problem() -> None:
     assert now.declared is None
     assert any("spec.brokers.egress.limit" in one for one in now.problems)
     assert "No broker's load is known" in now_page.answer(now)
-    assert "Nothing is to be done" not in now_page.answer(now)
+    assert "No action needed" not in now_page.answer(now)
 
 
 def test_the_past_is_put_before_what_was_noted() -> None:
