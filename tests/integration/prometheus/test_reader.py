@@ -494,7 +494,7 @@ def test_a_broker_with_too_many_clients_is_named_and_those_of_all_others_are_rea
             PrometheusServer(server.url, answer_limit_bytes=100_000),
             Preset.JMX_EXPORTER,
             scrape_interval_seconds=1,
-            stale_after_seconds=3,
+            stale_after_seconds=round(patience(3)),
         )
         readings = PrometheusReader(settings).read(brokers)
     assert rates(readings) == {
