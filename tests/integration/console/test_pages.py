@@ -120,7 +120,7 @@ def test_what_stays_the_same_is_not_touched_and_keeps_the_focus(
 
     simulated.bend(source, slower)
     row = page.get_by_role("row").filter(has_text="indexer").first
-    expect(row).to_contain_text("1.2 MB/s")
+    expect(row).to_contain_text("1.23 MB/s")
     fresh = page.locator("[data-part]:not([data-old])")
     names = [one.get_attribute("data-part") for one in fresh.all()]
     assert names
