@@ -18,9 +18,10 @@ from tests.goldens.golden import GoldenFile
 
 # On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for
 # the change that it was given and not for luck. Deadlines would only measure how busy a shared
-# machine is. `make test-long` searches thoroughly: a large test takes a part of `max_examples`.
-settings.register_profile("developer", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
+# machine is. `make test-long` searches four times as much: a large test takes a part of
+# `max_examples`, which is Hypothesis' own here.
+settings.register_profile("developer", deadline=None, max_examples=100)
+settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=400)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 

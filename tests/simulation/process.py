@@ -222,9 +222,7 @@ _REAL = (
 def install() -> None:
     """Let the operator's modules run on virtual time and on the links of the starting process."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(
-            ("tidegate.control", "tidegate.observe", "tidegate.kube", "tidegate.main")
-        ):
+        if name.startswith("tidegate."):
             for real, virtual in _IN_PLACE_OF.items():
                 if getattr(module, real, None) in _REAL:
                     setattr(module, real, virtual)

@@ -75,7 +75,7 @@ texts = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=12),
 )
 slow = settings(
-    max_examples=settings().max_examples // 5,
+    max_examples=settings().max_examples // 4,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

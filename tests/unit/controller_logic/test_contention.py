@@ -189,7 +189,7 @@ WRITES = st.lists(
 )
 
 
-@settings(max_examples=settings().max_examples // 4, deadline=None)
+@settings(max_examples=settings().max_examples * 2 // 5, deadline=None)
 @given(WRITES, st.lists(st.floats(1, 20), min_size=1, max_size=12))
 def test_never_more_than_two_repairs_in_a_minute_and_the_contract_after_the_back_off(
     writes: list[tuple[float, str | None]], gaps: list[float]

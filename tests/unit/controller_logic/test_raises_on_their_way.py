@@ -94,7 +94,7 @@ def throttled_clients(chosen: list[tuple[str, int, int]]) -> SimulatedCluster:
     return played
 
 
-@settings(deadline=None, max_examples=settings().max_examples)
+@settings(deadline=None, max_examples=settings().max_examples * 3 // 2)
 @given(clients, turns, st.sampled_from([5.0, 15.0]))
 def test_whatever_is_refused_for_however_long_what_is_written_then_fits(
     chosen: list[tuple[str, int, int]], story: list[Turn], scrape_seconds: float

@@ -76,7 +76,7 @@ def scenes(draw: st.DrawFn, *, has_past: bool) -> Scenario:
     return basis, declared, advise(basis, past)
 
 
-@settings(max_examples=settings().max_examples * 2, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2, deadline=None)
 @given(scenes(has_past=True))
 def test_recommendations_keep_floor_bound_and_distance_and_are_the_same_each_time(
     scene: Scenario,
@@ -97,7 +97,7 @@ def test_recommendations_keep_floor_bound_and_distance_and_are_the_same_each_tim
             assert said.applied >= floors[tier_key]
 
 
-@settings(max_examples=settings().max_examples * 2, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2, deadline=None)
 @given(scenes(has_past=False))
 def test_raises_never_take_a_tier_beyond_its_share_of_the_limits(scene: Scenario) -> None:
     basis, declared, result = scene

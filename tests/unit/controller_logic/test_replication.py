@@ -1,7 +1,6 @@
 """What replication may use of every NIC, which throttles that takes, and how they go again."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -50,9 +49,9 @@ from tidegate_logic.replication.throttles import (
     topic_resource,
 )
 
-SEARCH = settings(deadline=None, max_examples=settings().max_examples // 2)
+SEARCH = settings(deadline=None, max_examples=settings().max_examples * 3 // 5)
 PLAYED = settings(
-    deadline=None, max_examples=settings().max_examples // 4
+    deadline=None, max_examples=settings().max_examples // 5
 )  # each plays four minutes
 REASSIGNMENT = MoveKind.REASSIGNMENT
 
@@ -520,20 +519,6 @@ def test_replication_below_l3_is_reducible_down_to_its_floor() -> None:
     assert not any(one.gives for one in cluster.play(10).beside.values())
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    """Of the processor, which a busy machine makes longer too."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
-def yardstick() -> None:
-    """What the machine on which the 20 ms are meant does in 1.7 ms, when it does nothing else."""
-    sums: dict[int, float] = {}
-    for number in range(20_000):
-        sums[number % 977] = sums.get(number % 977, 0.0) + number * 0.5
-
-
 @pytest.mark.parametrize("priority", [Priority.BELOW_L3, Priority.L1])
 def test_200_partitions_on_50_brokers_are_decided_within_20_ms(priority: Priority) -> None:
     random = Random(7)
@@ -542,22 +527,22 @@ def test_200_partitions_on_50_brokers_are_decided_within_20_ms(priority: Priorit
     cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=50, terms=terms)
     for broker in cluster.brokers:
         cluster.others[Side(broker, egress_of(broker).direction)] = random.random() * 90 * MB
-    cluster.play(15)
+    cluster.play(30)
     observed, memory = cluster.input(), cluster.memory
-    decision, _ = decide_replication(observed, memory)
-    taken, beside = [], []
+    taken = []
     for _ in range(15):
-        taken.append(seconds_of(lambda: decide_replication(observed, memory)))
-        beside.append(seconds_of(yardstick))
+        start = time.process_time()
+        decision, _ = decide_replication(observed, memory)
+        taken.append(time.process_time() - start)
     has_levels = any(one.leaves for one in decision.beside.values())
     assert has_levels is (priority is Priority.L1)
-    assert min(taken) < 0.020 * max(1.0, min(beside) / 0.0017)
+    assert min(taken) < 0.020
 
 
 def test_a_broker_is_written_at_most_once_in_15_seconds_however_the_load_swings() -> None:
     random = Random(11)
-    flows = [tuple(random.sample(range(1, 21), 2)) for _ in range(80)]
-    cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=20)
+    flows = [tuple(random.sample(range(1, 51), 2)) for _ in range(200)]
+    cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=50)
     cluster.decide()
     for _ in range(24):
         for broker in cluster.brokers:
@@ -568,8 +553,8 @@ def test_a_broker_is_written_at_most_once_in_15_seconds_however_the_load_swings(
     for at_seconds, change in cluster.changes:
         if change.resource.kind is ResourceKind.BROKER:
             written.setdefault(change.resource, set()).add(at_seconds)
-    assert len(written) == 20
-    assert sum(len(times) for times in written.values()) > 60, "nothing followed the load"
+    assert len(written) == 50
+    assert sum(len(times) for times in written.values()) > 150, "nothing followed the load"
     for resource, times in written.items():
         ordered = sorted(times)
         apart = [later - before for before, later in pairwise(ordered)]

@@ -59,7 +59,7 @@ from tidegate_logic.throttle.input import RateHistory, ThrottleMemory, ThrottleS
 LIMIT = 100.0
 AIM = 92.0  # percent: cutToPercent less replication's margin
 PLAYED = settings(
-    deadline=None, max_examples=settings().max_examples // 5
+    deadline=None, max_examples=settings().max_examples // 6
 )  # each plays twelve minutes
 KEY = ReplicaKey("behind", 0, 2)
 SIDE = egress_of(1)

@@ -206,7 +206,7 @@ def test_what_a_partition_receives_is_known_while_old_segments_go_and_leaders_ch
     assert cluster.play(10).moves[0].inflow() == pytest.approx(2 * MB, rel=0.02)
 
 
-@settings(deadline=None, max_examples=settings().max_examples // 4)
+@settings(deadline=None, max_examples=settings().max_examples // 5)
 @given(
     st.integers(0, 30),
     st.sampled_from([(1,), (1, 2), (1, 2, 4)]),

@@ -301,7 +301,7 @@ def turns(draw: st.DrawFn) -> list[dict[str, Any]]:
     return found
 
 
-@settings(max_examples=settings().max_examples, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 5, deadline=None)
 @given(st.lists(turns(), min_size=1, max_size=6))
 def test_whatever_kafka_users_declare_tidegate_never_changes_a_quota_of_theirs(
     edits: list[list[dict[str, Any]]],

@@ -33,7 +33,7 @@ from tidegate_logic.throttle.input import (
 BROKERS = (1, 2, 3)
 megabytes = st.integers(0, 200).map(lambda number: number * MB)
 SEARCH = settings(
-    deadline=None, max_examples=settings().max_examples // 2
+    deadline=None, max_examples=settings().max_examples * 3 // 5
 )  # each plays about twelve rounds; all together more than 10,000
 leaders = st.dictionaries(st.sampled_from(BROKERS), st.integers(1, 3), min_size=1)
 brokers = st.sets(st.sampled_from(BROKERS))
@@ -402,7 +402,7 @@ def test_the_same_input_and_memory_give_the_same_decision(
         made.memory = frame.memory
 
 
-@settings(deadline=None, max_examples=settings().max_examples // 4)
+@settings(deadline=None, max_examples=settings().max_examples * 3 // 10)
 @given(simulated_clusters())
 def test_constant_demand_comes_to_rest(made: SimulatedCluster) -> None:
     made.settings = ThrottleSettings()

@@ -55,7 +55,7 @@ def plain(found: StoredSeries) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=settings().max_examples)
+@settings(max_examples=settings().max_examples // 2)
 @given(answers)
 def test_series_come_back_with_their_labels_and_samples(series: Answers) -> None:
     found = read(b"".join(frame(chunked_series(names, *chunks)) for names, chunks in series))
@@ -66,7 +66,7 @@ def test_series_come_back_with_their_labels_and_samples(series: Answers) -> None
     assert found.values.tobytes() == b"".join(bits(value) for _, value in flat)
 
 
-@settings(max_examples=settings().max_examples)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(answers, max_size=5))
 def test_answers_decoded_together_are_what_each_is_alone(several: list[Answers]) -> None:
     whole = [
@@ -77,7 +77,7 @@ def test_answers_decoded_together_are_what_each_is_alone(several: list[Answers])
     assert [plain(one) for one in together] == [plain(read(answer)) for answer in whole]
 
 
-@settings(max_examples=settings().max_examples)
+@settings(max_examples=settings().max_examples // 2)
 @given(st.lists(answers, max_size=5))
 def test_answers_of_several_queries_are_what_each_is_alone(several: list[Answers]) -> None:
     parts = [
@@ -119,7 +119,7 @@ def edited(message: bytes, changes: list[tuple[int, str, bytes]]) -> bytes:
     return message
 
 
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=settings().max_examples * 4)
 @given(st.lists(series_bytes, max_size=2), st.integers(0, 3), edits)
 def test_whatever_is_in_a_frame_is_read_or_refused_in_words(
     series: list[bytes], query: int, changes: list[tuple[int, str, bytes]]
