@@ -99,6 +99,7 @@ _NO_ROOM = NicRoom()
 class ReplicationInput:
     """Everything that one pass knows of replication.
 
+    `now_seconds` is on a clock that never goes back, and on no other one: readings have their own.
     `seen` None = the brokers did not answer in full. `nics` lacks a side that has no limit and
     nothing known. `configs` are the throttles of the resources that `resources_of` names;
     `scanned` those of the whole cluster, None = not looked at in this pass.

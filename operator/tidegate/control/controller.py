@@ -73,7 +73,7 @@ class Controller:
         self._context = context
         self._may_write = may_write
         self._uid = ""
-        self._pass = ControlPass(context.clock.wall, may_write, tracing=context.tracing)
+        self._pass = self._first_pass()
         namespace = key.partition("/")[0]
         self._connection = Connection(
             namespace,
@@ -172,13 +172,18 @@ class Controller:
     def _forget_another(self, uid: str) -> None:
         """A policy of this name that was deleted and made again has no past."""
         if self._uid and self._uid != uid:
-            self._pass = ControlPass(
-                self._context.clock.wall, self._may_write, tracing=self._context.tracing
-            )
+            self._pass = self._first_pass()
             self._deletion = Deletion(self._context.settings.restore_deadline_seconds)
             self._declared, self._topology, self._seen_before = None, None, False
             self._ledger = LedgerWatch(self._key, monotonic=self._context.clock.monotonic)
         self._uid = uid
+
+    def _first_pass(self) -> ControlPass:
+        """Passes of a policy that nothing is remembered of."""
+        clock = self._context.clock
+        return ControlPass(
+            clock.wall, clock.monotonic, self._may_write, tracing=self._context.tracing
+        )
 
     def broke(self, error: Exception) -> float:
         """Report a bug in a pass; returns when to try again."""

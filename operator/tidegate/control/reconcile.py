@@ -198,6 +198,7 @@ class ControlPass:
     """Runs one policy's passes with a memory. `may_write` is the Lease, `now_seconds` wall time."""
 
     now_seconds: Callable[[], float]
+    monotonic: Callable[[], float]
     may_write: Callable[[], bool]
     observer: Observer = field(default_factory=Observer)
     memory: Memory = field(default_factory=Memory)
@@ -205,7 +206,7 @@ class ControlPass:
     replication: ReplicationControl = field(init=False)
 
     def __post_init__(self) -> None:
-        self.replication = ReplicationControl(self.now_seconds, self.may_write)
+        self.replication = ReplicationControl(self.monotonic, self.may_write)
 
     def run(
         self,

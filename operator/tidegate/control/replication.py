@@ -5,7 +5,7 @@ record is kept before anything is changed, so being killed anywhere leaves nothi
 that changes nothing writes nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.errors import TidegateError
@@ -48,6 +48,7 @@ from tidegate_logic.replication.throttles import (
     ConfigChange,
     Configs,
     Items,
+    Operation,
     Resource,
     items_of,
     with_items,
@@ -110,10 +111,14 @@ IDLE = ReplicationResult(is_idle=True)
 
 
 class ReplicationControl:
-    """Looks after the replication of one policy's cluster, from pass to pass."""
+    """Looks after the replication of one policy's cluster, from pass to pass.
 
-    def __init__(self, now_seconds: Callable[[], float], may_write: Callable[[], bool]) -> None:
-        self._now_seconds = now_seconds
+    Everything that it waits for is counted by `monotonic`: a wall clock that is set back would make
+    a policy that is deleted wait for longer than it may.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], may_write: Callable[[], bool]) -> None:
+        self._now_seconds = monotonic
         self._may_write = may_write
         self._memory = ReplicationMemory()
         self._scanned_at_seconds: float | None = None
@@ -194,6 +199,7 @@ class ReplicationControl:
             return IDLE
         terms = terms_of(spec)
         seen = source.read(with_recovery=terms[MoveKind.RECOVERY].mode is not ReplicationMode.OFF)
+        configs = source.configs(resources_of(seen, record))
         decided, self._memory = decide_replication(
             ReplicationInput(
                 self._now_seconds(),
@@ -201,7 +207,7 @@ class ReplicationControl:
                 declared.policy.cut_to_percent,
                 seen,
                 nics_of(decision.throttle, declared.policy.limits, seen.brokers),
-                source.configs(resources_of(seen, record)),
+                configs,
                 record,
                 spec is not None and bool(spec.clean_up_leftovers),
                 self._scan(spec, source, seen),
@@ -211,7 +217,9 @@ class ReplicationControl:
         if declared.policy.mode is Mode.OBSERVE or declared.policy.paused:
             self._memory = not_applied(self._memory, [one.resource for one in decided.changes])
             return ReplicationResult(decided)
-        return self._write(decided, declared.policy.key, content, source, store, facts, owner)
+        return self._write(
+            decided, configs, declared.policy.key, content, source, store, facts, owner
+        )
 
     def _scan(
         self, spec: Replication | None, source: ReplicationSource, seen: ClusterReplication
@@ -230,6 +238,7 @@ class ReplicationControl:
     def _write(
         self,
         decided: ReplicationDecision,
+        configs: Configs,
         policy_key: str,
         seen: bytes | None,
         source: ReplicationSource,
@@ -237,7 +246,7 @@ class ReplicationControl:
         facts: ClusterFacts,
         owner: Claim | None,
     ) -> ReplicationResult:
-        failed: Mapping[Resource, str] = {}
+        changes, failed = decided.changes, dict[Resource, str]()
         try:
             leaving = without_items(record_of(seen), decided.record)
             if still_shown(source, leaving):  # looked at again in the next passes
@@ -247,14 +256,36 @@ class ReplicationControl:
                 store.keep_throttle_record(
                     record_to_bytes(decided.record, policy_key), facts.cluster_id, owner, seen=seen
                 )
-            if decided.changes:
-                failed = source.alter(decided.changes, self._may_write)
+                failed = changed_meanwhile(source, changes, configs)
+                changes = tuple([one for one in changes if one.resource not in failed])
+            if changes:
+                failed |= source.alter(changes, self._may_write)
         except TidegateError as error:
             self._memory = not_applied(self._memory, [one.resource for one in decided.changes])
             return ReplicationResult(decided, error=error)
         self._memory = not_applied(self._memory, failed)
         applied = tuple([one for one in decided.changes if one.resource not in failed])
         return ReplicationResult(decided, applied, failed)
+
+
+def changed_meanwhile(
+    source: ReplicationSource, changes: Sequence[ConfigChange], decided_on: Configs
+) -> dict[Resource, str]:
+    """The resources with a value to set or delete that is not the one decided on any more, and why.
+
+    Kafka compares nothing, and keeping the record may take long: what another tool set meanwhile
+    would be overwritten. Items of a list are added and taken one by one, so those need no look.
+    """
+    replaced = [one for one in changes if one.operation in (Operation.SET, Operation.DELETE)]
+    now = source.configs({one.resource for one in replaced}) if replaced else {}
+    return {
+        one.resource: "another tool changed it at the same time"
+        if one.resource in now
+        else "it did not answer"
+        for one in replaced
+        if one.resource not in now
+        or now[one.resource].get(one.key) != decided_on.get(one.resource, {}).get(one.key)
+    }
 
 
 def still_shown(source: ReplicationSource, leaving: Items) -> list[str]:

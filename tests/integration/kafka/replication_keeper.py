@@ -39,7 +39,7 @@ def main(policy_file: str) -> None:
     """Pass after pass, until it is killed."""
     replication.nics_of = _full_nics
     declared = declare(json.loads(Path(policy_file).read_text()), ())
-    control = ReplicationControl(time.time, lambda: True)
+    control = ReplicationControl(time.monotonic, lambda: True)
     with tempfile.TemporaryDirectory() as folder:
         cluster = open_cluster(declared.spec.kafka, secrets=Secrets(), folder=Path(folder))
         while True:

@@ -83,12 +83,13 @@ class Stage:
     identity: str = "operator"
     lease_namespace: str = ""
     replication: ReplicationSource | None = None
+    set_back_seconds: float = 0.0  # the wall clock alone
 
     def __post_init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
+        clock = Clock(wall=lambda: self.now - self.set_back_seconds, monotonic=lambda: self.now)
         self.telemetry = Telemetry()
         self.cache = ResourceCache(lambda _: None, monotonic=lambda: self.now)
         writer = StatusWriter(self.kubernetes, wall=lambda: self.now)

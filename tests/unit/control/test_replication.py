@@ -193,6 +193,39 @@ def test_the_record_stays_until_every_live_broker_shows_that_ours_is_gone(
     assert stage.store.facts().claim is None
 
 
+def test_a_rate_that_another_tool_sets_while_the_record_is_kept_stays(
+    stage: Stage, source: Source, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, theirs = stage.store.keep_throttle_record, {LEADER_RATE: "7000000"}
+
+    def slowly(*args: Any, **kwargs: Any) -> None:
+        keep(*args, **kwargs)
+        cluster.configs[broker_resource(1)] = dict(theirs)
+
+    monkeypatch.setattr(stage.store, "keep_throttle_record", slowly)
+    stage.policy(replication=FIXED)
+    stage.run()
+    assert cluster.configs[broker_resource(1)] == theirs
+    assert broker_resource(2) in {one.resource for one in source.altered}
+
+
+def test_a_clock_that_is_set_back_does_not_hold_up_what_is_taken_away(
+    stage: Stage, source: Source
+) -> None:
+    """A policy that is deleted has some minutes for it: its waits are not the wall clock's."""
+    policy = stage.policy(replication=FIXED)
+    stage.run()
+    ended(source)
+    stage.kubernetes.delete(policy)
+    stage.run()
+    after(stage, 5)  # it is seen that they are gone
+    stage.set_back_seconds = 600.0
+    for _ in range(4):
+        after(stage, 15)
+    assert not source.cluster.left()
+    assert stage.store.throttle_record() is None
+
+
 def test_mode_observe_writes_nothing(stage: Stage, source: Source) -> None:
     policy = stage.policy(replication=FIXED)
     stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(mode="Observe"))
