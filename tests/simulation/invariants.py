@@ -394,8 +394,13 @@ class Invariants:
         )
         recent = [rates for at, rates in history if at >= now - KNOWN_SECONDS]
         older = [rates for at, rates in history if at < now - KNOWN_SECONDS]
-        known = [*older[-1:], *recent]
-        if not known or not all(user in rates and key in rates[user] for rates in known):
+        # an override ends by itself, without a change of any object
+        known = [
+            *older[-1:],
+            *recent,
+            self._promised_to_l0(process.where, writer.rpartition("/")[2]),
+        ]
+        if len(known) == 1 or not all(user in rates and key in rates[user] for rates in known):
             return
         least = min(rates[user][key] for rates in known)
         if int(new) < least:
