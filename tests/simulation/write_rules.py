@@ -58,7 +58,12 @@ class Change:
 
     @property
     def raises_by_load(self) -> bool:
-        return self.is_raise and self.entry.get("reason") in ("Relaxing", "Released")
+        """Whether headroom allows it; not where an edit gave the contract a form that the tier has no
+        throttled rate for: such a member is not throttled any more (NoThrottledRate).
+        """
+        forms = {str(one.get("basis", "")).partition(" ")[0] for one in (self.left, self.entry)}
+        is_by_load = self.entry.get("reason") in ("Relaxing", "Released")
+        return self.is_raise and is_by_load and len(forms) == 1
 
 
 class WriteRules:
