@@ -164,7 +164,10 @@ class Bucket:
         self.tokens = self.burst_bytes
 
     def set_rate(self, bytes_per_second: float, now_seconds: float) -> list[Ticket]:
-        """Change the rate, for those who wait already as well; returns who was done before."""
+        """Change the rate, for those who wait already as well; returns who was done before.
+
+        Raises ValueError for a rate that is not more than 0.
+        """
         done = self.advance(now_seconds)
         self._set_rate(bytes_per_second)
         self.tokens = max(-self.debt_bytes, min(self.burst_bytes, self.tokens))
@@ -173,8 +176,11 @@ class Bucket:
     def take(self, size_bytes: int, tier: int) -> bool:
         """Take tokens now, or none: then nobody waits for them.
 
-        Call `advance` before, once `next_seconds` has come.
+        Call `advance` before, once `next_seconds` has come. 0 bytes go whenever nobody waits, and
+        always in tier 0. Raises ValueError for less than 0 bytes, and for a tier that is not there.
         """
+        if size_bytes < 0 or tier not in TIERS:
+            raise ValueError("a request is for 0 bytes or more, in one of tiers 0 to 3")
         if tier == 0:
             self.tokens -= size_bytes
             return True
@@ -194,10 +200,8 @@ class Bucket:
     ) -> Ticket:
         """Take tokens, or wait for them; a ticket with a `done_seconds` has them.
 
-        Call `advance` before, once `next_seconds` has come. Raises ValueError for a size below 0.
+        Call `advance` before, once `next_seconds` has come. Raises ValueError as `take` does.
         """
-        if size_bytes < 0:
-            raise ValueError("a request cannot be for less than 0 bytes")
         ticket = Ticket(size_bytes, tier, key, now_seconds, size_bytes, notify)
         if self.take(size_bytes, tier):
             ticket.left_bytes, ticket.done_seconds = 0, now_seconds

@@ -60,7 +60,11 @@ class Limiter:
         key: Hashable = None,
         timeout_seconds: float | None = None,
     ) -> bool:
-        """Wait until the bytes may go; False = they may not within the time, or it was closed."""
+        """Wait until the bytes may go; False = they may not within the time, or it was closed.
+
+        Without `timeout_seconds` it waits for as long as more important tiers take everything.
+        Raises ValueError for less than 0 bytes or another tier, and RuntimeError after `close`.
+        """
         if self.try_acquire(size_bytes, tier):
             return True
         turn = threading.Event()
@@ -94,13 +98,21 @@ class Limiter:
             return self._bucket.cancel(ticket)
 
     def set_rate(self, bytes_per_second: float) -> None:
-        """Change the rate, for those who wait already as well."""
+        """Change the rate, for those who wait already as well.
+
+        Raises ValueError for a rate that is not more than 0.
+        """
         with self._lock:
             done = self._bucket.set_rate(bytes_per_second, self._clock())
         _tell(done)
 
     def spread(self, size_bytes: int, seconds: float) -> None:
-        """Change the rate so that so many bytes take so long, as an upload that is not urgent."""
+        """Change the rate so that so many bytes take so long, as an upload that is not urgent.
+
+        Raises ValueError where either is not more than 0.
+        """
+        if not seconds > 0:
+            raise ValueError("bytes cannot be spread over no time")
         self.set_rate(size_bytes / seconds)
 
     def oldest_age_seconds(self) -> Mapping[int, float]:

@@ -117,9 +117,25 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) ->
         Bucket(**settings)  # type: ignore[arg-type]
 
 
-def test_a_request_for_less_than_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="less than 0"):
-        Bucket(RATE).put(-1, 1, 0.0)
+@pytest.mark.parametrize(("size_bytes", "tier"), [(-1, 0), (-1, 1), (1, 4), (1, -1)])
+def test_a_request_that_makes_no_sense_is_refused_and_takes_nothing(
+    size_bytes: int, tier: int
+) -> None:
+    bucket = Bucket(RATE)
+    with pytest.raises(ValueError, match="0 bytes or more"):
+        bucket.take(size_bytes, tier)
+    with pytest.raises(ValueError, match="0 bytes or more"):
+        bucket.put(size_bytes, tier, 0.0)
+    assert (bucket.tokens, bucket.waiting) == (bucket.burst_bytes, 0)
+
+
+def test_nothing_to_send_goes_unless_somebody_waits() -> None:
+    bucket = Bucket(RATE)
+    assert bucket.put(0, 1, 0.0).done_seconds == 0.0
+    bucket.put(5000, 1, 0.0)
+    assert bucket.put(0, 1, 0.0).done_seconds is None
+    assert bucket.put(0, 0, 0.0).done_seconds == 0.0
+    assert len(bucket.advance(1.0)) == 2
 
 
 STEPS = st.lists(

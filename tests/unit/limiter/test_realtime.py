@@ -51,6 +51,8 @@ def test_a_higher_rate_ends_the_wait_of_those_who_wait(limiter: Limiter) -> None
 
 
 def test_spread_is_the_rate_at_which_the_bytes_take_that_long(limiter: Limiter) -> None:
+    with pytest.raises(ValueError, match="no time"):
+        limiter.spread(1, 0)
     limiter.spread(10**12, 0.5)
     assert limiter.acquire(10**9, timeout_seconds=60)
 
