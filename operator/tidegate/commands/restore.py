@@ -98,11 +98,12 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Giveback:
-    """One policy's quotas in the store, and the operator's decision to give them back."""
+    """One policy's quotas in the store, and the operator's decision to restore them."""
 
     policy_key: str
     quotas: Mapping[Entity, StoredQuota]
     decision: Decision
+    decided_at_seconds: float
 
     @property
     def longest_mute_seconds(self) -> float:
@@ -133,7 +134,12 @@ class Restoration:
     def write(self, giveback: Giveback, *, cluster_id: str) -> Applied:
         """Send the round's writes. The next look finds those that failed."""
         return apply_writes(
-            giveback.decision.writes, self.store, cluster_id=cluster_id, may_write=lambda: True
+            giveback.decision.writes,
+            self.store,
+            cluster_id=cluster_id,
+            may_write=lambda: True,
+            decided_at_seconds=giveback.decided_at_seconds,
+            now_seconds=self.now_seconds,
         )
 
     def _giveback(self, policy_key: str, quotas: Mapping[Entity, StoredQuota]) -> Giveback:
@@ -146,7 +152,7 @@ class Restoration:
             quotas=quotas,
         )
         decision, _ = decide(observation, Memory())
-        return Giveback(policy_key, quotas, decision)
+        return Giveback(policy_key, quotas, decision, now_seconds)
 
 
 def _deleting_policy(policy_key: str, quotas: Mapping[Entity, StoredQuota], guard: Guard) -> Policy:

@@ -6,7 +6,6 @@ threads, no Kubernetes, no waiting.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from tidegate.control.replication import IDLE, ReplicationControl, ReplicationResult
 from tidegate.errors import LeaseLost, TidegateError
@@ -23,7 +22,7 @@ from tidegate.observe.observation import (
 from tidegate.tracing import OFF, Tracing
 from tidegate_logic.decide import decide, settle
 from tidegate_logic.decision import Decision, Memory
-from tidegate_logic.model import QuotaWrite, Readings, StrimziUsers, Usage
+from tidegate_logic.model import LedgerRecord, QuotaWrite, Readings, StrimziUsers, Usage, WriteKind
 from tidegate_logic.quotas.strimzi import writes_over_others
 from tidegate_logic.reasons import Reason
 
@@ -32,6 +31,12 @@ from tidegate_logic.reasons import Reason
 # Nothing is repeated: the next reading of the store finds what was not applied. Being killed
 # anywhere in here is safe, because each entity changes together with its ledger record or not at
 # all.
+#
+# The distance to the next lowering counts from when the brokers learned of this one. A process that
+# was stopped sends long after it decided, so the ledger gets the time of sending; where the answer
+# is late as well, it gets the time of the answer by a second write.
+
+_IN_TIME_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,93 +57,105 @@ class Applied:
         return self.error is None and not self.refused
 
 
-@dataclass(slots=True)
-class _Tally:
-    done: list[QuotaWrite] = field(default_factory=list)
-    refused: list[WriteOutcome] = field(default_factory=list)
-    batches: int = 0
-
-
 def apply_writes(
     writes: Sequence[QuotaWrite],
     store: QuotaStore,
     *,
     cluster_id: str,
     may_write: Callable[[], bool],
+    decided_at_seconds: float,
+    now_seconds: Callable[[], float],
     owner: Claim | None = None,
-    as_sent: Callable[[QuotaWrite], QuotaWrite] = lambda write: write,
 ) -> Applied:
     """Send the writes in order, in batches of the store, while `may_write` (the Lease).
 
     The store asks for the Lease again before each request: see `QuotaStore.only_while`.
-    `owner` is the claim that they are sent under: see QuotaStore.write. `as_sent` is asked for each
-    write right before its batch.
+    `owner` is the claim that they are sent under: see QuotaStore.write. What the decision dated
+    `decided_at_seconds` gets the time at which it is sent, or answered if that is much later.
 
     Never raises a TidegateError: the first one ends the sending and is handed back with what was
     done until then.
     """
-    tally = _Tally()
-    for start in range(0, len(writes), store.most_writes):
-        error = _send(
-            writes[start : start + store.most_writes],
-            store,
-            cluster_id=cluster_id,
-            may_write=may_write,
-            owner=owner,
-            as_sent=as_sent,
-            tally=tally,
-        )
-        if error is not None:
-            break
-    else:
-        error = None
-    return Applied(tuple(tally.done), tuple(tally.refused), error, tally.batches, store.most_writes)
-
-
-def _send(
-    batch: Sequence[QuotaWrite],
-    store: QuotaStore,
-    *,
-    cluster_id: str,
-    may_write: Callable[[], bool],
-    owner: Claim | None,
-    as_sent: Callable[[QuotaWrite], QuotaWrite],
-    tally: _Tally,
-) -> TidegateError | None:
-    if not may_write():
-        return LeaseLost()
-    batch = [as_sent(write) for write in batch]
+    done: list[QuotaWrite] = []
+    refused: list[WriteOutcome] = []
+    late: list[tuple[QuotaWrite, LedgerRecord]] = []
+    error: TidegateError | None = None
+    batches = 0
     try:
-        outcomes = store.write(batch, cluster_id, owner)
-    except TidegateError as error:
-        return error
-    tally.batches += 1
-    for write, outcome in zip(batch, outcomes, strict=True):
-        if outcome.applied:
-            tally.done.append(write)
-        else:
-            tally.refused.append(outcome)
-    return None
+        for start in range(0, len(writes), store.most_writes):
+            _ask(may_write)
+            sent_at_seconds = max(now_seconds(), decided_at_seconds)
+            batch = [
+                replace(one, ledger=_dated(one.ledger, decided_at_seconds, sent_at_seconds))
+                for one in writes[start : start + store.most_writes]
+            ]
+            outcomes = store.write(batch, cluster_id, owner)
+            batches += 1
+            happened = [
+                one for one, outcome in zip(batch, outcomes, strict=True) if outcome.applied
+            ]
+            done += happened
+            refused += [outcome for outcome in outcomes if not outcome.applied]
+            answered_at_seconds = now_seconds()
+            if answered_at_seconds - sent_at_seconds > _IN_TIME_SECONDS:
+                late += [
+                    (one, record)
+                    for one in happened
+                    if one.values
+                    and (record := _dated(one.ledger, sent_at_seconds, answered_at_seconds))
+                ]
+        for start in range(0, len(late), store.most_writes):
+            _ask(may_write)
+            _date_late(late[start : start + store.most_writes], store, cluster_id, owner)
+    except TidegateError as failed:
+        error = failed
+    return Applied(tuple(done), tuple(refused), error, batches, store.most_writes)
 
 
-def written_now(
-    write: QuotaWrite, *, decided_at_seconds: float, now_seconds: Callable[[], float]
-) -> QuotaWrite:
-    """The write with the time at which it is sent in its ledger record.
+def _ask(may_write: Callable[[], bool]) -> None:
+    if not may_write():
+        raise LeaseLost
 
-    A process that was stopped, or a store that was slow, sends long after it decided. The distance
-    to the next lowering counts from when the brokers learned of this one.
-    """
-    sent_at_seconds = now_seconds()
-    if write.ledger is None or sent_at_seconds <= decided_at_seconds:
-        return write
+
+def _dated(
+    record: LedgerRecord | None, old_seconds: float, new_seconds: float
+) -> LedgerRecord | None:
+    """The record with another time on what was written at `old_seconds`."""
+    if record is None or old_seconds == new_seconds:
+        return record
     entries = {
-        key: replace(entry, written_at_seconds=sent_at_seconds)
-        if entry.written_at_seconds == decided_at_seconds
+        key: replace(entry, written_at_seconds=new_seconds)
+        if entry.written_at_seconds == old_seconds
         else entry
-        for key, entry in write.ledger.entries.items()
+        for key, entry in record.entries.items()
     }
-    return replace(write, ledger=replace(write.ledger, entries=entries))
+    return replace(record, entries=entries)
+
+
+def _date_late(
+    late: Sequence[tuple[QuotaWrite, LedgerRecord]],
+    store: QuotaStore,
+    cluster_id: str,
+    owner: Claim | None,
+) -> None:
+    """Date records to when their writes were answered, unless they have changed since."""
+    now = store.read([write.entity for write, _ in late])
+    records = [
+        QuotaWrite(
+            write.entity,
+            {},
+            now[write.entity],
+            record,
+            WriteKind.RECORD,
+            write.reason,
+            f"{write.entity}: the ledger says when its quota was in force",
+            charged=False,
+        )
+        for write, record in late
+        if now[write.entity].ledger == write.ledger
+    ]
+    if records:
+        store.write(records, cluster_id, owner)
 
 
 # a write that the second reading does not confirm was contested or refused: it waits for a pass
@@ -301,12 +318,9 @@ class ControlPass:
                     cluster.store,
                     cluster_id=seen.facts.cluster_id,
                     may_write=self.may_write,
+                    decided_at_seconds=seen.observation.now_seconds,
+                    now_seconds=self.now_seconds,
                     owner=owner,
-                    as_sent=partial(
-                        written_now,
-                        decided_at_seconds=seen.observation.now_seconds,
-                        now_seconds=self.now_seconds,
-                    ),
                 )
                 span.note(done=len(done.done), refused=len(done.refused))
             rounds.append(done)

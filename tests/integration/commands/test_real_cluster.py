@@ -5,6 +5,7 @@ restore leaves the former quotas.
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,12 @@ class Installation:
             )
             decision, _ = decide(observation, Memory())
             assert apply_writes(
-                decision.writes, cluster.store, cluster_id=facts.cluster_id, may_write=lambda: True
+                decision.writes,
+                cluster.store,
+                cluster_id=facts.cluster_id,
+                may_write=lambda: True,
+                decided_at_seconds=time.time(),
+                now_seconds=time.time,
             ).complete
         finally:
             cluster.close()

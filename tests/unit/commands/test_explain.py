@@ -54,7 +54,12 @@ def managed(world: Any, policy: Any, tier: Any) -> Any:
     seen = Observer().observe(declare(policy, [tier]), cluster, now_seconds=world.now)
     decision, _ = decide(seen.observation, Memory())
     assert apply_writes(
-        decision.writes, world.store, cluster_id="memory-cluster", may_write=lambda: True
+        decision.writes,
+        world.store,
+        cluster_id="memory-cluster",
+        may_write=lambda: True,
+        decided_at_seconds=world.now,
+        now_seconds=lambda: world.now,
     ).complete
     world.now += 60
     return world
@@ -332,7 +337,12 @@ def throttled(managed: Any) -> Any:
         charged=True,
     )
     assert apply_writes(
-        [write], managed.store, cluster_id="memory-cluster", may_write=lambda: True
+        [write],
+        managed.store,
+        cluster_id="memory-cluster",
+        may_write=lambda: True,
+        decided_at_seconds=managed.now,
+        now_seconds=lambda: managed.now,
     ).complete
     return managed
 

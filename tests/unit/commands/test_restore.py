@@ -58,7 +58,12 @@ def operate(world: Any, policy: Any, tier: Any) -> None:
             Observer().observe(declared, cluster, now_seconds=world.now).observation, Memory()
         )
         apply_writes(
-            decision.writes, world.store, cluster_id="memory-cluster", may_write=lambda: True
+            decision.writes,
+            world.store,
+            cluster_id="memory-cluster",
+            may_write=lambda: True,
+            decided_at_seconds=world.now,
+            now_seconds=lambda: world.now,
         )
         world.now += 3600
         if not decision.writes:

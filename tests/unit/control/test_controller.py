@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.process import patience, wait_until
+from tests.doubles.quota_store import MemoryQuotaStore
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Leaders, Stage
 from tidegate.control import controller as controller_module
@@ -650,6 +651,39 @@ def test_a_process_that_was_stopped_before_it_wrote_counts_the_step_from_its_wri
     stage.run()
     assert stage.produce() == "25000000"
     stage.now += 21
+    stage.run()
+    assert stage.produce() == "12500000"
+
+
+def test_a_write_that_was_answered_late_counts_the_step_from_its_answer(stage: Stage) -> None:
+    """Whoever stands still between the ledger's time and the store cannot know it beforehand."""
+
+    class Late(MemoryQuotaStore):
+        takes_seconds = 0.0
+
+        def write(self, *args: Any, **kwargs: Any) -> Any:
+            stage.now, self.takes_seconds = stage.now + self.takes_seconds, 0.0
+            return super().write(*args, **kwargs)
+
+    stage.store = store = Late(topics=["acc"])
+    stage.policy()
+    tier = stage.tier(rate="50M")
+    stage.run()
+    stage.now += 60
+
+    def lower(raw: dict[str, Any]) -> None:
+        raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "1M"
+
+    stage.kubernetes.edit(tier, lower)
+    store.takes_seconds = 35.0
+    stage.run()
+    assert stage.produce() == "25000000"
+    (entry,) = store.read([ALICE])[ALICE].ledger.entries.values()  # type: ignore[union-attr]
+    assert entry.written_at_seconds == stage.now
+    stage.now += 20
+    stage.run()
+    assert stage.produce() == "25000000"
+    stage.now += 11
     stage.run()
     assert stage.produce() == "12500000"
 
