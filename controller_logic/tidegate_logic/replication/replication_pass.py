@@ -88,6 +88,7 @@ from tidegate_logic.replication.throttles import (
 LEAST_CHANGE_PERCENT = 10
 LEAST_DISTANCE_SECONDS = 15.0
 LEFTOVER_AFTER_SECONDS = 300.0  # a tool sets its throttle before it begins
+LEFTOVER_LOOKS_SECONDS = 150.0  # what nobody looked at for longer may be another tool's by now
 MOST_REPAIRS = 2
 SETTLE_SECONDS = 15.0  # a broker may show a change later than the controller took it
 
@@ -125,10 +126,10 @@ class ReplicationMemory:
 
     `written_at_seconds` is when each resource was written last, `seen_ours` what of ours was there
     in the last pass, `removed` how often somebody took it away while it was wanted, `leftovers`
-    since when each value of somebody else has been there, with its text. `absent` is since when
-    an item of the record has not been there. `given` is what each level sent above its throttled
-    rates in the last minutes, with the time of each reading. `moves` are those of the last pass,
-    `over` those that have ended lately. `unmeasured` are the sides whose rate was set before it was
+    each value of somebody else: its text, since when it has been there, and when that was seen
+    last. `absent` is since when an item of the record has not been there. `given` is what each
+    level sent above its throttled rates in the last minutes, with the time of each reading.
+    `moves` are those of the last pass, `over` those that have ended lately. `unmeasured` are the sides whose rate was set before it was
     known what replicas in sync have of it.
     """
 
@@ -136,7 +137,7 @@ class ReplicationMemory:
     written_at_seconds: Mapping[Resource, float] = field(default_factory=dict)
     seen_ours: Items = field(default_factory=dict)
     removed: Mapping[Resource, int] = field(default_factory=dict)
-    leftovers: Mapping[tuple[Resource, str], tuple[str, float]] = field(default_factory=dict)
+    leftovers: Mapping[tuple[Resource, str], tuple[str, float, float]] = field(default_factory=dict)
     absent: Mapping[tuple[Resource, str, str], float] = field(default_factory=dict)
     given: Mapping[Side, tuple[_Given, ...]] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
@@ -582,22 +583,23 @@ def _gives(
 
 def _leftovers(
     given: ReplicationInput, memory: ReplicationMemory
-) -> tuple[tuple[OthersThrottle, ...], Mapping[tuple[Resource, str], tuple[str, float]]]:
+) -> tuple[tuple[OthersThrottle, ...], Mapping[tuple[Resource, str], tuple[str, float, float]]]:
     """Throttles that nobody needs: somebody else's, while no partition is reassigned."""
     if given.seen is not None and any(one.is_reassigned for one in given.seen.partitions):
         return (), {}
     if given.scanned is None:
         known = tuple(
             OthersThrottle(resource, key, text)
-            for (resource, key), (text, _) in memory.leftovers.items()
+            for (resource, key), (text, _, _) in memory.leftovers.items()
         )
         return known, memory.leftovers
-    found = others_of(given.scanned, given.record)
-    since: dict[tuple[Resource, str], tuple[str, float]] = {}
+    found, now_seconds = others_of(given.scanned, given.record), given.now_seconds
+    since: dict[tuple[Resource, str], tuple[str, float, float]] = {}
     for one in found:
-        text, at_seconds = memory.leftovers.get((one.resource, one.key), ("", 0.0))
-        since[one.resource, one.key] = (
-            one.value,
-            at_seconds if text == one.value else given.now_seconds,
+        text, at_seconds, seen_seconds = memory.leftovers.get(
+            (one.resource, one.key), ("", 0.0, 0.0)
         )
+        if text != one.value or now_seconds - seen_seconds > LEFTOVER_LOOKS_SECONDS:
+            at_seconds = now_seconds
+        since[one.resource, one.key] = (one.value, at_seconds, now_seconds)
     return found, since

@@ -29,7 +29,6 @@ from tidegate_logic.replication.rates import (
     room_for,
 )
 from tidegate_logic.replication.replication_pass import (
-    LEFTOVER_AFTER_SECONDS,
     ReplicationInput,
     ReplicationMemory,
     decide_replication,
@@ -485,17 +484,20 @@ def test_leftovers_are_told_and_removed_only_where_asked_and_after_a_while() -> 
         topic_resource("a"): {LEADER_LIST: "*", FOLLOWER_LIST: "0:1"},
     }
     cluster = Cluster(frozenset({1, 2}), {}, {})
-    for asked, waited, expected in (
-        (False, LEFTOVER_AFTER_SECONDS, 0),
-        (True, LEFTOVER_AFTER_SECONDS - 1, 0),
-        (True, LEFTOVER_AFTER_SECONDS, 2),
+    for asked, looks, expected in (
+        (False, (100.0, 200.0, 300.0), 0),
+        (True, (100.0, 200.0, 299.0), 0),
+        (True, (100.0, 200.0, 300.0), 2),
+        (True, (100.0, 300.0), 0),  # a break: another tool may have begun and set the same
+        (True, (100.0, 300.0, 450.0, 600.0), 2),
     ):
         given_first = replace(cluster.input(), scanned=theirs, clean_up_leftovers=asked)
         first, memory = decide_replication(given_first, ReplicationMemory())
         assert not first.changes
         assert len(first.leftovers) == 3
-        later = replace(given_first, now_seconds=given_first.now_seconds + waited)
-        decision, _ = decide_replication(later, memory)
+        for waited in looks:
+            later = replace(given_first, now_seconds=given_first.now_seconds + waited)
+            decision, memory = decide_replication(later, memory)
         assert len(decision.changes) == expected
         assert all(one.value != "*" for one in decision.removed_leftovers)
 
