@@ -129,8 +129,8 @@ class ReplicationMemory:
     each value of somebody else: its text, since when it has been there, and when that was seen
     last. `absent` is since when an item of the record has not been there. `given` is what each
     level sent above its throttled rates in the last minutes, with the time of each reading.
-    `moves` are those of the last pass, `over` those that have ended lately. `unmeasured` are the sides whose rate was set before it was
-    known what replicas in sync have of it.
+    `moves` are those of the last pass, `over` those that have ended lately. `unmeasured` are the
+    sides whose rate was set before it was known what replicas in sync have of it.
     """
 
     progress: Progress = field(default_factory=dict)
