@@ -39,6 +39,7 @@ _SUFFIXES = {
     ".properties",
 }
 _SMALL_LINES = 60
+_ASIDE = re.compile("/adr/|/measurements/")  # decisions, and output that was measured once
 _REASON = re.compile(r"[^.]*\b(?:module|file|process) of its own\b[^.]*\.", re.IGNORECASE)
 
 
@@ -132,7 +133,7 @@ def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
     places = ("README.md", "CONTRIBUTING.md", "docs", "crds", "charts", "examples")
     for path in (found for place in places for found in _files(root / place)):
         name = path.relative_to(root).as_posix()
-        if path.suffix in {".md", ".yaml", ".txt", ".tpl", ".json"} and "/adr/" not in name:
+        if path.suffix in {".md", ".yaml", ".txt", ".tpl", ".json"} and not _ASIDE.search(name):
             yield name, path.read_text(encoding="utf-8")
     for path in (found for place in PRODUCT for found in _files(root / place)):
         if path.suffix == ".py":

@@ -82,6 +82,7 @@ from tidegate_logic.reasons import Reason
 from tidegate_logic.reports import Circumstances, level_reports, report
 from tidegate_logic.throttle.nic_status import watch
 from tidegate_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
+from tidegate_logic.words import counted
 
 WARN_ABOVE_SKEW = 1.5
 _OVERLAPPING = MemberState.OVERLAPPING
@@ -550,10 +551,10 @@ def _leave_everything(
     decision = _held(observation, wanted, holds)
     if left == 0:
         return replace(decision, finished_deleting=True)
-    count = "an unknown number of" if left is None else str(left)
+    stay = "an unknown number of quotas" if left is None else counted(left, "quota")
     message = (
-        f"policy {policy.key} is deleted while {why}: {count} quotas of it stay in Kafka; "
-        f"`tidegate restore` gives them back"
+        f"policy {policy.key} was deleted while {why} and leaves {stay} in Kafka; `tidegate "
+        f"restore` restores what was there before"
     )
     return replace(
         decision, notes=(Note(Reason.RESTORE_INCOMPLETE, message),), finished_deleting=True
