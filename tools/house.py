@@ -40,6 +40,7 @@ _SUFFIXES = {
 }
 _SMALL_LINES = 60
 _ASIDE = re.compile("/adr/|/measurements/")  # decisions, and output that was measured once
+_FIELD = re.compile("[a-z_]+")
 _REASON = re.compile(r"[^.]*\b(?:module|file|process) of its own\b[^.]*\.", re.IGNORECASE)
 
 
@@ -147,7 +148,9 @@ def _files(place: Path) -> Iterable[Path]:
 
 
 def messages_of(source: str) -> str:
-    """The texts of a Python source that its users may see: constants, docstrings not."""
+    """The texts of a Python source that its users may see: constants, but for docstrings and for
+    names of fields, which stay as they are.
+    """
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
@@ -161,6 +164,7 @@ def messages_of(source: str) -> str:
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in docstrings
+        and not _FIELD.fullmatch(node.value)
     )
 
 
