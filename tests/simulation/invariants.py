@@ -263,6 +263,10 @@ class Invariants:
     def _judge_owner(self, kafka: Kafka, process: Process, writer: str, before: Nodes) -> None:
         claim = claim_of(before)
         key, uid = claim.get("policy_key", ""), claim.get("policy_uid", "")
+        if not self._world.leases.may_write(process, writer.rpartition("/")[2]):
+            self._world.violated(
+                f"{process.name} ({writer}) wrote quotas of {kafka.name} without its Lease"
+            )
         if not writer.endswith(key) or not uid.startswith(process.where):
             self._world.violated(
                 f"{process.name} ({writer}) wrote quotas of {kafka.name}, claimed by {key} with uid {uid or 'no one'}"

@@ -1,4 +1,6 @@
-"""Watches from outside whether Leases are renewed in time, and lets people meddle with them."""
+"""Watches from outside whether Leases are renewed in time and who may write by them, and lets people
+meddle with them.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,13 @@ class LeaseWatch:
     """Sees whether a Lease is renewed in time as long as its own calls are answered."""
 
     TURN_SECONDS = LeaseTimes().duration_seconds - LeaseTimes().margin_seconds
+    # how long after its last question to the Lease a write may arrive, if its process does not stand still
+    UNDER_WAY_SECONDS = 1.0
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._renewed_at: dict[tuple[str, str], float] = {}
+        self._held_until: dict[tuple[str, str], float] = {}  # as the process knows
         self._disturbed_at: dict[tuple[str, str], float] = {}
         self._slow: dict[tuple[str, str], tuple[float, float]] = {}
         self._policies = {plan.name for plan in world.plan.policies}
@@ -51,7 +56,11 @@ class LeaseWatch:
                 return
             if not isinstance(answer, LeaseRecord) or answer.holder != process.name:
                 self._renewed_at.pop(key, None)  # it was given back
+                self._held_until[key] = min(
+                    self._held_until.get(key, 0.0), self._world.scheduler.now
+                )
                 return
+            self._held_until[key] = sent_at + LeaseTimes().duration_seconds
             if _policy_of(lease) not in self._policies:
                 return
             last = self._renewed_at.get(key)
@@ -65,6 +74,22 @@ class LeaseWatch:
             )
 
         return answered
+
+    def may_write(self, process: Process, policy: str) -> bool:
+        """Whether a process may write for a policy: it knows that it has the Lease, or has just had it.
+
+        What it sent before it stood still may arrive when it goes on (known limits).
+        """
+        until = max(
+            (
+                until
+                for (name, lease), until in self._held_until.items()
+                if name == process.name and _policy_of(lease) == policy
+            ),
+            default=0.0,
+        )
+        since = max(until, process.group.paused_until)
+        return self._world.scheduler.now <= since + self.UNDER_WAY_SECONDS
 
     def steal(self, where: str, policy: str) -> None:
         """Let a person with kubectl put another holder into the Lease."""
