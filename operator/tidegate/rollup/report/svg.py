@@ -263,13 +263,8 @@ def stacked_bars(
     bars: Sequence[tuple[str, Sequence[tuple[str, float]], str]],
     *,
     axis: str,
-    value_text: Callable[[float], str] | None = None,
-    extra: Callable[[Scale, float], Sequence[Markup]] | None = None,
 ) -> tuple[list[Markup], float]:
-    """Bars of (name, parts as (CSS class, length), tooltip) from zero, and the height they take.
-
-    `value_text` writes each part's length into it and the sum at its end.
-    """
+    """Bars of (name, parts as (CSS class, length), tooltip) from zero, and the height they take."""
     ticks = round_ticks(
         max((sum(length for _, length in parts) for _, parts, _ in bars), default=0.0), count=6
     )
@@ -281,26 +276,14 @@ def stacked_bars(
         )
     ]
     for row, (label, parts, tip) in enumerate(bars):
-        marks, base, middle = [], 0.0, rows.at(row) + rows.height / 2 + 4
+        marks, base = [], 0.0
         for colour, length in parts:
             left, right = across.at(base), across.at(base + length)
             marks.append(bar(left, rows.at(row) + 4, right - left, rows.height - 8, class_=colour))
-            if value_text is not None:
-                marks.append(
-                    text(
-                        value_text(length),
-                        (left + right) / 2,
-                        middle,
-                        anchor="middle",
-                        class_="on-bar",
-                    )
-                )
             base += length
-        if value_text is not None:
-            marks.append(text(value_text(base), across.at(base) + 6, middle, class_="strong"))
         drawn.append(
             element(
                 "g", rows.name(label, row), *marks, rows.target(row), data_tip=tip, class_="row"
             )
         )
-    return [*drawn, *(extra(across, bottom) if extra is not None else ())], bottom + 42
+    return drawn, bottom + 42
