@@ -10,7 +10,6 @@ import struct
 import time
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 from typing import Any
 
 import psutil
@@ -30,7 +29,7 @@ from bench.control.world import (
 )
 from bench.results import Figure, percentile
 from lab.java import start_java
-from lab.kafka import BrokersLab, KafkaLab
+from lab.kafka import BrokersLab
 from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 120
@@ -72,13 +71,13 @@ def _committed(on: World) -> int:
     return len(on.zookeeper.get_children("/config/users"))
 
 
-def policy_reports(on: OnKubernetes, entities: int, name: str = POLICY) -> bool:
+def policy_reports(on: OnKubernetes, entities: int) -> bool:
     """Whether the policy's status has all `entities` in sync.
 
     The tiers are asked one by one, and only afterwards: they are large, and to list them all the
     time is half of the server's work.
     """
-    policy_now = on.read("brokerbandwidthpolicies", name)
+    policy_now = on.read("brokerbandwidthpolicies", POLICY)
     return (
         _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
     )
@@ -276,31 +275,6 @@ def rest(on: World, seconds: int) -> list[Figure]:
     ]
 
 
-_MOST_OF_TWO = 2.2
-
-
-def rest_of_two(on: World, other: KafkaLab, entities: int, seconds: int) -> list[Figure]:
-    """What two policies of `entities` contracts each cost at rest, beside what one costs.
-
-    The second is for another Kafka with a ZooKeeper of its own.
-    """
-    cold(on, entities)
-    time.sleep(_SETTLE_SECONDS)
-    one = _share_of_processor(on, seconds)
-    for number in range(TIERS):
-        on.create("businesstiers", tier(number, entities, of="second"))
-    on.create("brokerbandwidthpolicies", policy(other, name="second"))
-    _wait(on, lambda: policy_reports(on, entities, "second"), "both policies", poll_seconds=0.5)
-    time.sleep(_SETTLE_SECONDS)
-    two = _share_of_processor(on, seconds)
-    what = f"at rest for {seconds} s: processor,"
-    return [
-        Figure(f"{what} one policy of {entities} contracts", one, "cores", None),
-        Figure(f"{what} two of them, on two Kafka clusters", two, "cores", None),
-        Figure(f"{what} two policies over one", two / one, "x", _MOST_OF_TWO),
-    ]
-
-
 def _share_of_processor(on: World, seconds: int) -> float:
     operator = psutil.Process(on.operator.pid)
     busy, begun = _processor_seconds(operator), time.monotonic()
@@ -326,27 +300,6 @@ def _object_versions(on: World) -> dict[str, str]:
 _PEER_TIMEOUT_SECONDS = 120.0
 _SIZE = struct.Struct(">i")
 _REQUEST_VERSION = 0
-
-
-def peers(entities: int, commands: int) -> list[Figure]:
-    """The same work with Kafka's own tools.
-
-    `commands` quotas by kafka-configs, a process each, and `entities` in one request. That
-    AlterClientQuotas request is what kafka-configs sends, and what a client that batches would
-    send.
-    """
-    with KafkaLab(brokers=3) as kafka:
-        by_command = median([kafka_configs_seconds(kafka, number) for number in range(commands)])
-        by_request = alter_client_quotas_seconds(kafka, entities)
-    return [
-        Figure(f"peer: kafka-configs, one quota, median of {commands}", by_command, "s", None),
-        Figure(
-            f"peer: AlterClientQuotas, {entities} quotas in one request: answered",
-            by_request,
-            "s",
-            None,
-        ),
-    ]
 
 
 def kafka_configs_seconds(kafka: BrokersLab, number: int) -> float:
