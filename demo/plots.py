@@ -85,6 +85,11 @@ class _Strip:
             for time, value in zip(times, values, strict=True)
         ]
 
+    def axis(self, title: str, ticks: Iterable[float] | None = None) -> Markup:
+        """Its scale along y, at round values if none are given."""
+        shown = labelled(_ticks(self.upward) if ticks is None else ticks)
+        return vertical_axis(self.upward, shown, left=_LEFT, right=_RIGHT, title=title)
+
     def vertical(self, at: float, class_: str) -> Markup:
         return vertical_line(self.across.at(at), self.top, self.bottom, class_=f"line {class_}")
 
@@ -140,9 +145,7 @@ def total_plot(outcome: Outcome) -> Plot:
     marks = _shown_marks(outcome)
     parts = [
         *_regimes(outcome, strip),
-        vertical_axis(
-            strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
-        ),
+        strip.axis("MB/s"),
         _time_axis(
             strip.across, strip.bottom, strip.bottom + 4, "seconds since the experiment began"
         ),
@@ -292,9 +295,7 @@ def episode_plot(episode: Playing, key: str, title: str, description: str) -> Pl
     edges = [across.at(at) for at in (0.0, since(episode.raised_at_seconds))]
     parts = [
         *_rates(episode, rates, since),
-        vertical_axis(
-            quotas.upward, labelled(_QUOTA_TICKS), left=_LEFT, right=_RIGHT, title="quota, MB/s"
-        ),
+        quotas.axis("quota, MB/s", _QUOTA_TICKS),
         *_quotas(episode, quotas, since),
         *_level_names(silent, "no byte received"),
         *_silences(episode, silent, across, since),
@@ -330,9 +331,7 @@ def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
         """Of the last seconds before each time, in MB/s."""
         return [_megabytes(series.mean(time - seconds, seconds)) for time in times]
 
-    yield vertical_axis(
-        strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
-    )
+    yield strip.axis("MB/s")
     base = [0.0] * len(shown)
     for level in LEVELS:
         top = [
@@ -444,21 +443,13 @@ def move_plot(outcome: MoveOutcome) -> Plot:
         ]
     wanted, limit = _megabytes(READER.demand), _megabytes(NIC_LIMIT)
     parts += [
-        vertical_axis(
-            rates.upward, labelled(_ticks(rates.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
-        ),
+        rates.axis("MB/s"),
         area(rates.points(shown, over), rates.points(shown, read), class_="moved"),
         area(rates.points(shown, read), rates.points(shown, nothing), class_="l0"),
         rates.level(wanted, "promise dashed", f"L0 wants\n{wanted:g} MB/s"),
         rates.level(limit, "over dashed", f"limit\n{limit:g} MB/s"),
         *_throttle(outcome, rates),
-        vertical_axis(
-            ends.upward,
-            labelled(_ticks(ends.upward, count=3)),
-            left=_LEFT,
-            right=_RIGHT,
-            title="seconds until the end",
-        ),
+        ends.axis("seconds until the end", _ticks(ends.upward, count=3)),
         *_foretold(outcome, ends),
         _time_axis(across, ends.bottom, ends.bottom + 4, "seconds since L0 began to read"),
     ]
