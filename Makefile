@@ -153,10 +153,10 @@ image-check: setup ## Build the image twice from nothing, compare, and start wha
 	$(PYTHON) -m image --smoke
 
 .PHONY: e2e
-e2e: setup ## Play the scenarios with Pods on a real cluster: LAB=kind (default), LAB=node, or KUBECONFIG=<file> (root)
+e2e: setup ## Play the scenarios with Pods on a real cluster: kind, or KUBECONFIG=<file> (root; LAB=kind: not on it)
 	$(PYTHON) -m lab doctor --quiet
 	@# Before any test, whose time would be up long before a Kubernetes is compiled.
-	$(PYTHON) -m lab prepare $(or $(LAB),$(if $(KUBECONFIG),node,kind))
+	$(PYTHON) -m lab prepare $(or $(LAB),$(if $(KUBECONFIG),,kind))
 	$(PYTHON) -m pytest e2e $(PYTEST)
 
 .PHONY: walk
