@@ -191,6 +191,7 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "peers": None,
         "kraft-cold-1000": lambda: kraft_cold(1000),
         "kraft-cold-5000": lambda: kraft_cold(5000),
+        "kraft-peers": None,
         "kraft-change": kraft_change,
         "kraft-reaction": kraft_reaction,
         "kraft-reaction-short-backoff": lambda: kraft_reaction(fetch_backoff_milliseconds=100),

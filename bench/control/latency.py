@@ -1,19 +1,16 @@
-"""How long the whole operator takes, what it costs at rest, and its peers.
+"""How long the whole operator takes, and what it costs at rest.
 
 Measured are many contracts at once, one changed contract, and a killed broker. Ends are taken from
 ZooKeeper's own modification times where it has them, in whole milliseconds.
 """
 
 import json
-import socket
-import struct
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import psutil
-from kafka.protocol.admin import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 from bench.control.world import (
     GROUP,
@@ -28,8 +25,6 @@ from bench.control.world import (
     tier,
 )
 from bench.results import Figure, percentile
-from lab.java import start_java
-from lab.kafka import BrokersLab
 from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 120
@@ -295,85 +290,6 @@ def _znode_versions(on: World) -> int:
 def _object_versions(on: World) -> dict[str, str]:
     listed = on.listed("brokerbandwidthpolicies") + on.listed("businesstiers")
     return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in listed}
-
-
-_PEER_TIMEOUT_SECONDS = 120.0
-_SIZE = struct.Struct(">i")
-_REQUEST_VERSION = 0
-
-
-def kafka_configs_seconds(kafka: BrokersLab, number: int) -> float:
-    """Seconds of one whole process, as whoever typed it would wait."""
-    arguments = [
-        "--bootstrap-server",
-        kafka.bootstrap_servers,
-        "--alter",
-        "--add-config",
-        "producer_byte_rate=1048576",
-    ]
-    arguments += ["--entity-type", "users", "--entity-name", f"peer-{number}"]
-    started = time.monotonic()
-    directory = kafka.run.path / "kafka-configs"
-    with start_java(
-        "kafka-configs",
-        "kafka.admin.ConfigCommand",
-        arguments=arguments,
-        options=[],
-        jars=kafka.brokers[0].plan.jars(),
-        directory=directory,
-    ) as command:
-        command.expect_success(_PEER_TIMEOUT_SECONDS)
-        return time.monotonic() - started
-
-
-def alter_client_quotas_seconds(kafka: BrokersLab, entities: int) -> float:
-    """Seconds from sending one request for all to its answer.
-
-    The controller gives it when every quota is committed.
-    """
-    answer, seconds = _ask(
-        kafka.bootstrap_servers.split(",")[0],
-        AlterClientQuotasRequest(entries=_entries(entities), validate_only=False),
-    )
-    refused = [entry.error_message for entry in answer.entries if entry.error_code]
-    if refused or len(answer.entries) != entities:
-        raise RuntimeError(
-            f"AlterClientQuotas: {len(answer.entries)} answers, {len(refused)} refused, first: "
-            f"{refused[:1]}"
-        )
-    return seconds
-
-
-def _entries(entities: int) -> list[Any]:
-    kinds = AlterClientQuotasRequest.EntryData
-    return [
-        kinds(
-            entity=[kinds.EntityData(entity_type="user", entity_name=f"batch-{number}")],
-            ops=[
-                kinds.OpData(
-                    key="producer_byte_rate", value=float(1_000_000 + number), remove=False
-                )
-            ],
-        )
-        for number in range(entities)
-    ]
-
-
-def _ask(address: str, request: Any) -> tuple[Any, float]:
-    host, _, port = address.rpartition(":")
-    request.API_VERSION = _REQUEST_VERSION
-    request.with_header(correlation_id=1, client_id="bench")
-    sent = request.encode(version=_REQUEST_VERSION, header=True, framed=True)
-    with (
-        socket.create_connection((host, int(port)), timeout=_PEER_TIMEOUT_SECONDS) as connection,
-        connection.makefile("rb") as answers,
-    ):
-        started = time.monotonic()
-        connection.sendall(sent)
-        (size,) = _SIZE.unpack(answers.read(_SIZE.size))
-        raw = answers.read(size)
-        seconds = time.monotonic() - started
-    return AlterClientQuotasResponse.decode(raw, version=_REQUEST_VERSION, header=True), seconds
 
 
 def _wait(on: World, condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:
