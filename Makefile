@@ -153,10 +153,10 @@ image-check: setup ## Build the image twice from nothing, compare, and start wha
 	$(PYTHON) -m image --smoke
 
 .PHONY: e2e
-e2e: setup ## Play the scenarios with Pods on a real cluster: LAB=kind (default), LAB=node, or KUBECONFIG=<file> (root)
+e2e: setup ## Play the scenarios with Pods on a real cluster: kind, or KUBECONFIG=<file> (root; LAB=kind: not on it)
 	$(PYTHON) -m lab doctor --quiet
 	@# Before any test, whose time would be up long before a Kubernetes is compiled.
-	$(PYTHON) -m lab prepare $(or $(LAB),$(if $(KUBECONFIG),node,kind))
+	$(PYTHON) -m lab prepare $(or $(LAB),$(if $(KUBECONFIG),,kind))
 	$(PYTHON) -m pytest e2e $(PYTEST)
 
 .PHONY: walk
@@ -183,7 +183,7 @@ check: setup ## Lint, types, import rules, budgets, generated files up to date, 
 	$(PYTHON) -m tools.house --static
 	$(PYTHON) -m tools.generate --check
 	$(PYTHON) -m tools.argocd_health --check
-	$(PYTHON) -m tools.architecture_picture --check
+	$(PYTHON) -m tools.imports_table --check
 	@$(MAKE) --no-print-directory docs
 
 .PHONY: docs
@@ -199,7 +199,7 @@ audit: setup ## Ask OSV about every locked package, and every Debian package and
 generate: setup ## Write every generated file again (crds/, docs/, charts/, deploy/argocd/)
 	$(PYTHON) -m tools.generate
 	$(PYTHON) -m tools.argocd_health
-	$(PYTHON) -m tools.architecture_picture
+	$(PYTHON) -m tools.imports_table
 
 .PHONY: demo-pictures
 demo-pictures: setup ## Take the pictures of docs/ out of the report of the last demo (REPORT=<file>; read the difference)

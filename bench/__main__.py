@@ -20,16 +20,14 @@ from bench.control.latency import (
     changes_at_rest,
     changes_in_a_row,
     cold,
-    peers,
     reaction,
     rest,
-    rest_of_two,
 )
 from bench.control.many_policies import many_policies
-from bench.control.ownership import deletion, two_owners
+from bench.control.ownership import deletion
 from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
-from bench.control.world import TOPIC, two_worlds, world
+from bench.control.world import world
 from bench.limiter import limiter_figures
 from bench.replication.decide import replication_decide_figures
 from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
@@ -42,14 +40,12 @@ from bench.rollup.kills import kill_figures
 from bench.rollup.size import size_figures
 from bench.rollup.speed import (
     cold_figures,
-    executor_figures,
     fold_figures,
     growth_figures,
     ingest_figures,
-    rollup_transport,
 )
 from bench.throttling.episodes import EPISODES
-from bench.throttling.reaction import far_over_rarely_read, short_bursts, slightly_over
+from bench.throttling.reaction import far_over_rarely_read, slightly_over
 from bench.throttling.strides import strides
 from lab.kafka import KafkaLab
 from lab.kraft import KraftLab
@@ -63,12 +59,12 @@ Part = Callable[[], list[Figure]] | None
 
 
 ROLLUPS: Mapping[str, Part] = {
-    "rollup-transport": rollup_transport,
+    "rollup-transport": None,
     "rollup-fold": fold_figures,
     "rollup-ingest": ingest_figures,
     "rollup-cold": cold_figures,
     "rollup-growth": growth_figures,
-    "rollup-executors": executor_figures,
+    "rollup-executors": None,
     "rollup-raw": None,
     "rollup-size": size_figures,
     "rollup-kills": kill_figures,
@@ -176,17 +172,6 @@ def _deletion(entities: int) -> list[Figure]:
         return deletion(running, entities)
 
 
-def _two_owners() -> list[Figure]:
-    with two_worlds() as (first, second):
-        return two_owners(first, second, 600)
-
-
-def _rest_of_two() -> list[Figure]:
-    with world(brokers=1) as running, KafkaLab(brokers=1) as other:
-        other.create_topic(TOPIC, [[1], [1], [1]])
-        return rest_of_two(running, other, 5000, 120)
-
-
 def _reaction() -> list[Figure]:
     with world() as running:
         return reaction(running, 10)
@@ -202,11 +187,12 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
         "change": _changes,
         "rest": _rest,
-        "rest-of-two": _rest_of_two,
+        "rest-of-two": None,
         "readings": reading_figures,
-        "peers": lambda: peers(1000, 5),
+        "peers": None,
         "kraft-cold-1000": lambda: kraft_cold(1000),
         "kraft-cold-5000": lambda: kraft_cold(5000),
+        "kraft-peers": None,
         "kraft-change": kraft_change,
         "kraft-reaction": kraft_reaction,
         "kraft-reaction-short-backoff": lambda: kraft_reaction(fetch_backoff_milliseconds=100),
@@ -215,7 +201,7 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
     "Ownership and the way out": {
         "deletion-1000": lambda: _deletion(1000),
         "deletion-5000": lambda: _deletion(5000),
-        "two-owners": _two_owners,
+        "two-owners": None,
         "many-policies": many_policies,
     },
     "Throttling": {
@@ -226,7 +212,7 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "quota-window-4": None,
         "quota-window-5": None,
         "quota-window-11": None,
-        "throttle-short-bursts": short_bursts,
+        "throttle-short-bursts": None,
         "throttle-thirty": None,
         "throttle-backlog": None,
         "throttle-strides": strides,

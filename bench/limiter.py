@@ -10,9 +10,21 @@ from pathlib import Path
 from aiolimiter import AsyncLimiter
 
 from bench.limiter_waves import PEAKS, RATE, Replay, replay
-from bench.pictures import Colour, picture
 from bench.results import Figure, percentile
 from tidegate.limiter import Bucket, Limiter
+from tidegate.rollup.report.svg import (
+    WIDTH,
+    Scale,
+    area,
+    bar,
+    horizontal_axis,
+    horizontal_line,
+    labelled,
+    round_ticks,
+    svg_file,
+    text,
+    vertical_axis,
+)
 
 _REQUESTS, _ROUNDS, _WAITERS, _TURNS = 500_000, 5, 100_000, 500
 _PICTURE = Path("docs/limiter-waves.svg")
@@ -130,23 +142,33 @@ def _late_seconds() -> list[float]:
 
 
 def _draw(seen: Replay) -> None:
-    seconds = range(seen.seconds)
-    colours = (Colour.LEVEL_0, Colour.LEVEL_1, Colour.LEVEL_2)
-    with picture(height_inches=4.2) as (figure, file):
-        axes = figure.subplots(2, 1, sharex=True, sharey=True)
-        for rows, title, ax in (
-            (seen.offered, "asked for", axes[0]),
-            (seen.passed, "let by", axes[1]),
-        ):
-            ax.stackplot(
-                seconds,
-                [[rows[at][tier] / 1e6 for at in seconds] for tier in range(3)],
-                labels=[f"tier {tier}, peak {PEAKS[tier] / 1e6:.0f}" for tier in range(3)],
-                colors=[one.value for one in colours],
-                alpha=0.85,
-            )
-            ax.axhline(RATE / 1e6, color=Colour.LIMIT.value, linewidth=1)
-            ax.set_ylabel(f"{title}, MB/s")
-        axes[0].legend(loc="upper right", frameon=False)
-        axes[1].set_xlabel("seconds")
-    _PICTURE.write_text(file.text, encoding="utf-8")
+    """What was asked for above what was let by, second by second, tiers upon each other."""
+    across = Scale(0, seen.seconds, 44, WIDTH - 14)
+    ticks = round_ticks(sum(PEAKS) / 1e6, count=4)
+    parts = [
+        mark
+        for tier, peak in enumerate(PEAKS)
+        for mark in (
+            bar(14 + 190 * tier, 42, 14, 10, class_=f"l{tier}"),
+            text(f"tier {tier}, peak {peak / 1e6:.0f} MB/s", 34 + 190 * tier, 52),
+        )
+    ]
+    for top, title, rows in ((84, "asked for", seen.offered), (264, "let by", seen.passed)):
+        upward = Scale(0, ticks[-1], top + 140, top)
+        edges = [[across.at(at), upward.at(0)] for at in range(seen.seconds)]
+        for tier in range(len(PEAKS)):
+            lower = [(x, y) for x, y in edges]
+            for at, edge in enumerate(edges):
+                edge[1] -= upward.begin - upward.at(rows[at][tier] / 1e6)
+            parts.append(area([(x, y) for x, y in edges], lower, class_=f"l{tier}"))
+        parts += [
+            text(f"{title}: MB/s", 44, top - 9, class_="faint"),
+            vertical_axis(upward, labelled(ticks), left=44, right=across.end),
+            horizontal_axis(
+                across, labelled(range(0, seen.seconds, 60)), top=top, bottom=upward.begin
+            ),
+            horizontal_line(upward.at(RATE / 1e6), 44, across.end, class_="limit"),
+        ]
+    description = "Three waves of two minutes each; dashed: the rate. Seconds from left to right."
+    title = "Three tiers behind a limiter of 100 MB/s"
+    _PICTURE.write_text(svg_file(title, description, parts, height=450), encoding="utf-8")

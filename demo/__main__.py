@@ -16,13 +16,13 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
 
+from demo.board import Board
 from demo.failover import TRIAL_BYTES_PER_SECOND, Play, carried_without_quota
 from demo.move_run import run_move
 from demo.outcome import Outcome
@@ -30,7 +30,6 @@ from demo.parts import (
     AUDIT_TRAIL,
     DEFAULT_KAFKA,
     KAFKAS,
-    NAMESPACE,
     OPERATOR_LOG,
     KafkaKind,
     Parts,
@@ -39,6 +38,7 @@ from demo.parts import (
     running_parts,
 )
 from demo.report import report_html
+from demo.results_table import print_results
 from demo.script import (
     HEALTHY_LEADERS,
     LENGTHS,
@@ -56,8 +56,7 @@ from demo.summary import earlier_runs, keep_run, summary
 from demo.throttling import run_throttling
 from demo.usage_outcome import REPORT, TABLES
 from demo.usage_run import run_usage
-from demo.views import failover_view, print_results, watched_board
-from demo.witnesses import KubernetesEvents, quota_of_user, watched_leaders
+from demo.witnesses import noted_events, quota_of_user, watched_leaders
 from demo.words import Interruption
 from lab.errors import LabError
 from lab.machine import describe_machine
@@ -178,21 +177,15 @@ def _failover(
     console: Console, parts: Parts, *, scale: Scale, windows: Windows, interruption: Interruption
 ) -> Outcome:
     """Experiment 1; the outcome still lacks the others and `surroundings`."""
-    board, live = watched_board(console, failover_view(scale.contract_bytes_per_second))
-    with ExitStack() as stack:
-        quota = stack.enter_context(quota_of_user(parts.kafka, board, USER))
-        leaders = stack.enter_context(
-            watched_leaders(parts.kafka, board, topic=TOPIC, partitions=len(HEALTHY_LEADERS))
-        )
-        stack.enter_context(
-            KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)
-        )
-        if live is not None:
-            stack.enter_context(live)
-        playing = stack.enter_context(
-            Play(parts, board, quota, leaders, scale=scale, windows=windows)
-        )
-        stack.enter_context(interruption.reported())
+    board = Board(console.file)
+    partitions = len(HEALTHY_LEADERS)
+    with (
+        quota_of_user(parts.kafka, board, USER) as quota,
+        watched_leaders(parts.kafka, board, topic=TOPIC, partitions=partitions) as leaders,
+        noted_events(parts.kube.kubeconfig, board),
+        Play(parts, board, quota, leaders, scale=scale, windows=windows) as playing,
+        interruption.reported(),
+    ):
         phases = played_phases(with_second_before=windows.measures_before_second_kill)
         results = tuple(playing.run_phase(phase) for phase in phases)
         return Outcome(

@@ -1,66 +1,33 @@
-"""The state of the running experiment: what the live view and plain lines show.
+"""What the running experiment says on the terminal: what happens as it happens, rates every 6 s.
 
-It draws nothing and decides nothing. The experiment, the watches of Kafka and the readers of
-Kubernetes write to it from their own threads.
+Everything else is on the product's own console, whose address is printed at the set-up. The
+experiment, the watches of Kafka and the readers of Kubernetes call from threads of their own.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO
 
-from demo.script import BROKERS, HEALTHY_LEADERS
 from demo.words import Mark, MarkKind
+from lab.rates import SAWTOOTH_SECONDS
 
-_EVENTS_SHOWN = 10
-HISTORY_SECONDS = 48
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The board at one moment. Rates are bytes per second, None = not known.
-
-    `rates` is row -> one rate a second, newest last; a row is a partition (`p0`) in experiment 1, a
-    level later. So are `states`, and `quotas`, but for experiment 1, where they are by user.
-    `results` are lines about finished phases.
-    """
-
-    title: str = "Set-up"
-    activity: str = "setting up"
-    activity_ends_at_seconds: float | None = None
-    alive: frozenset[int] = frozenset(BROKERS)
-    leaders: Mapping[int, int] = field(default_factory=lambda: dict(HEALTHY_LEADERS))
-    limit: int | None = None
-    nic_rate: float | None = None
-    rates: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    quotas: Mapping[str, int | None] = field(default_factory=dict)
-    states: Mapping[str, str] = field(default_factory=dict)
-    results: tuple[str, ...] = ()
-    marks: tuple[Mark, ...] = ()
+_SECONDS_BETWEEN_RATES = 6
 
 
 class Board:
-    """The state of one experiment, for several threads.
+    """Prints one experiment to `stream`, and keeps its marks. Rates are bytes per second.
 
-    For views that print lines, every mark goes to `on_mark` and every second of rates to `on_rates`
-    at once.
+    `limit` is the broker's, None where none is played with.
     """
 
-    def __init__(
-        self,
-        *,
-        on_mark: Callable[[Mark], None] | None = None,
-        on_rates: Callable[[Snapshot], None] | None = None,
-    ) -> None:
+    def __init__(self, stream: IO[str], *, limit: int | None = None) -> None:
+        self._stream = stream
+        self._limit = limit
         self._lock = threading.Lock()
-        self._snapshot = Snapshot()
         self._marks: list[Mark] = []
-        self._on_mark = on_mark
-        self._on_rates = on_rates
-
-    def snapshot(self) -> Snapshot:
-        """The newest state; it never changes after it was handed out."""
-        with self._lock:
-            return self._snapshot
+        self._activity = ""
+        self._seconds = 0
 
     def marks(self) -> tuple[Mark, ...]:
         """Every mark so far, in the order of time."""
@@ -72,49 +39,59 @@ class Board:
         mark = Mark(at_seconds, kind, text)
         with self._lock:
             self._marks.append(mark)
-            self._snapshot = replace(self._snapshot, marks=tuple(self._marks[-_EVENTS_SHOWN:]))
-        if self._on_mark is not None:
-            self._on_mark(mark)
+        self.say(f"{mark.clock}  {mark.kind.value}: {mark.text}")
 
-    def show_activity(
-        self, title: str, activity: str, *, ends_at_seconds: float | None = None
-    ) -> None:
-        """Show what is being waited for, and until when if that is known."""
-        self._change(title=title, activity=activity, activity_ends_at_seconds=ends_at_seconds)
-
-    def show_brokers(self, alive: frozenset[int]) -> None:
-        """Show which brokers run."""
-        self._change(alive=alive)
-
-    def show_leaders(self, leaders: Mapping[int, int]) -> None:
-        """Show which broker leads which partition."""
-        self._change(leaders=dict(leaders))
+    def show_activity(self, title: str, activity: str) -> None:
+        """Say beside the next rates what is played, and what is waited for."""
+        self._activity = f"{title} ({activity})"
 
     def show_limit(self, limit: int) -> None:
-        """Show the broker's limit, in bytes per second."""
-        self._change(limit=limit)
-
-    def show_quota(self, row: str, quota: int | None) -> None:
-        """Show the quota in force in Kafka for a user or a level."""
-        self._change(quotas={**self.snapshot().quotas, row: quota})
-
-    def show_state(self, level: str, state: str) -> None:
-        """Show the level's state in the policy's status."""
-        self._change(states={**self.snapshot().states, level: state})
+        """Say beside the next rates that this is the broker's limit."""
+        self._limit = limit
 
     def show_rates(
-        self, rates: Mapping[str, tuple[float, ...]], nic_rate: float | None = None
+        self, rates: Mapping[str, Sequence[float]], nic_rate: float | None = None
     ) -> None:
-        """Show the last seconds of every row, and the rate of the broker's NIC."""
-        snapshot = self._change(rates=dict(rates), nic_rate=nic_rate)
-        if self._on_rates is not None:
-            self._on_rates(snapshot)
+        """Once a second: the last seconds of every row, newest last, and of the broker's NIC.
 
-    def show_result(self, result: str) -> None:
-        """Add a line about a finished phase."""
-        self._change(results=(*self.snapshot().results, result))
+        One call in six prints the means of a sawtooth, with their sum or the NIC's rate.
+        """
+        self._seconds += 1
+        if self._seconds % _SECONDS_BETWEEN_RATES:
+            return
+        means = {row: recent_mean(each) / 1e6 for row, each in sorted(rates.items())}
+        shown = "  ".join(f"{row} {mean:5.1f}" for row, mean in means.items())
+        if self._limit is None:
+            end = f"total {sum(means.values()):5.1f} MB/s"
+        else:
+            sent = "unknown" if nic_rate is None else f"{nic_rate / 1e6:.1f}"
+            end = f"NIC {sent} of {self._limit / 1e6:g} MB/s"
+        self.say(f"          {self._activity}: {shown}  {end}")
 
-    def _change(self, **changes: object) -> Snapshot:
-        with self._lock:
-            self._snapshot = replace(self._snapshot, **changes)  # type: ignore[arg-type]  # the callers above name the fields
-            return self._snapshot
+    def say(self, line: str) -> None:
+        """Print a line."""
+        print(line, file=self._stream, flush=True)
+
+
+def recent_mean(rates: Sequence[float]) -> float:
+    """The mean of the last sawtooth, or of what there is; 0 before the first second."""
+    recent = rates[-SAWTOOTH_SECONDS:]
+    return sum(recent) / len(recent) if recent else 0.0
+
+
+@contextmanager
+def repeated(look: Callable[[], None], *, seconds: float = 1.0) -> Iterator[None]:
+    """Call `look` every so many seconds in a thread, until the context is left."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            look()
+
+    thread = threading.Thread(target=run, name="repeated", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

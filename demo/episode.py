@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from demo.script import BUSINESSES, CONTRACT, LOWERED, ThrottlingLength
-from demo.words import Check, MarkKind, at_most, exact_check
+from demo.words import Check, MarkKind, at_least, at_most, exact_check, within
 from lab.episodes import (
     FULL_SHARE,
     LIMIT_SLACK,
@@ -90,7 +90,8 @@ def _lowered(episode: Playing) -> Iterator[Check]:
     for business in LOWERED:
         yield _rest_check(episode, business)
     name = f"L0 in its worst {LONG_MEAN_SECONDS} s, of what it wants"
-    yield _share_check(about, name, episode.lowest_share(BUSINESSES[0].level))
+    share = episode.lowest_share(BUSINESSES[0].level)
+    yield at_least(about, name, 100 * share, least=100 * FULL_SHARE)
 
 
 def _raised(episode: Playing) -> Iterator[Check]:
@@ -117,32 +118,18 @@ def _rest_check(episode: Playing, business: Business) -> Check:
 
     That is the throttled rate, or a higher one where the broker was within its limit before.
     """
-    expected = episode.expected_at_rest(business.level) / 1e6
-    throttled = (business.throttled or 0) / 1e6
-    return Check(
-        about=LIMIT_LOWERED,
-        name=f"{business.level} at rest for {episode.measured_seconds} s, against its quota "
-        f"(may drop to {throttled:g} MB/s)",
-        unit="MB/s",
-        expected=expected,
-        measured=episode.rate_at_rest(business.level) / 1e6,
-        lowest=expected * (1 - REST_BELOW_PERCENT / 100),
-        highest=expected * (1 + REST_ABOVE_PERCENT / 100),
-        tolerance=f"-{REST_BELOW_PERCENT} % / +{REST_ABOVE_PERCENT} %",
+    name = (
+        f"{business.level} at rest for {episode.measured_seconds} s, against its quota "
+        f"(may drop to {(business.throttled or 0) / 1e6:g} MB/s)"
     )
-
-
-def _share_check(about: str, name: str, share: float) -> Check:
-    lowest = 100 * FULL_SHARE
-    return Check(
-        about,
+    return within(
+        LIMIT_LOWERED,
         name,
-        "%",
-        100.0,
-        100 * share,
-        lowest=lowest,
-        highest=float("inf"),
-        tolerance=f"at least {lowest:g} %",
+        "MB/s",
+        expected=episode.expected_at_rest(business.level) / 1e6,
+        measured=episode.rate_at_rest(business.level) / 1e6,
+        below=REST_BELOW_PERCENT,
+        above=REST_ABOVE_PERCENT,
     )
 
 

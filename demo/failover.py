@@ -5,13 +5,13 @@ in `parts`.
 """
 
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Self
 
-from demo.board import HISTORY_SECONDS, Board
+from demo.board import Board, repeated
 from demo.outcome import PhaseResult, Reaction
 from demo.parts import NAMESPACE, POLICY, Parts, declared_resources, revive, set_fixed_quota
 from demo.script import (
@@ -29,11 +29,12 @@ from demo.script import (
 )
 from demo.witnesses import LeaderWatch, counted_by_brokers
 from demo.words import MarkKind
+from lab.episodes import wait_until
 from lab.errors import LabError
 from lab.kafka import BrokersLab
 from lab.load import LoadClient, LoadPlan, ProcessorShare, ProcessorTimes, RateStep
 from lab.quota_watch import PRODUCE_KEY, QuotaWatch
-from lab.rates import ByteSeries, Sample, steady_mean
+from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, steady_mean
 
 # The demo's clients: one producer a partition, all of one user, and what they delivered. Limits
 # come from Kafka alone.
@@ -174,7 +175,7 @@ class Play:
         self._wait(phase, "measuring", self._windows.measure_seconds + 1)
         processor = ProcessorShare.between(ticks, ProcessorTimes.now())
         result = self._measure(phase, begin, measured_from=measured_from, processor=processor)
-        self._board.show_result(f"measured  {phase.title}: {result.total / 1e6:.1f} MB/s in total")
+        self._board.say(f"measured  {phase.title}: {result.total / 1e6:.1f} MB/s in total")
         return result
 
     def _take(self, phase: Phase, steps: tuple[Step, ...]) -> None:
@@ -224,11 +225,8 @@ class Play:
         )
 
     def _wait(self, phase: Phase, activity: str, seconds: float) -> None:
-        ends = time.time() + seconds
-        self._board.show_activity(phase.title, activity, ends_at_seconds=ends)
-        while (left := ends - time.time()) > 0:
-            time.sleep(min(1.0, left))
-            self._refuse_dead_operator()
+        self._board.show_activity(phase.title, activity)
+        wait_until(lambda: False, self._parts.operator, longest_seconds=seconds)
 
     def _await_quota(self, phase: Phase) -> None:
         """Wait for the quota that the regime should bring.
@@ -243,14 +241,6 @@ class Play:
                 f"s; measuring what is there"
             )
             self._board.mark(time.time(), MarkKind.EVENT, missing)
-
-    def _refuse_dead_operator(self) -> None:
-        if not self._parts.operator.is_running():
-            code = self._parts.operator.exit_code
-            raise LabError(
-                f"The operator ended with code {code} during the "
-                f"experiment.\n{self._parts.operator.log_tail()}"
-            )
 
     def _set_fixed_quota(self) -> None:
         self._command(
@@ -267,22 +257,11 @@ class Play:
     def _start_producers(self) -> None:
         running = producers(self._parts.kafka, self._scale.offered_bytes_per_second)
         self._producers = self._stack.enter_context(running)
-        ended = threading.Event()
-        reader = threading.Thread(
-            target=self._show_rates, args=(self._producers, ended), name="rates", daemon=True
-        )
-        reader.start()
-        self._stack.callback(reader.join)
-        self._stack.callback(ended.set)
+        self._stack.enter_context(repeated(partial(self._show_rates, self._producers)))
 
-    def _show_rates(self, running: Producers, ended: threading.Event) -> None:
-        while not ended.wait(1.0):
-            self._board.show_rates(
-                {
-                    f"p{partition}": rates
-                    for partition, rates in running.history(HISTORY_SECONDS).items()
-                }
-            )
+    def _show_rates(self, running: Producers) -> None:
+        history = running.history(SAWTOOTH_SECONDS)
+        self._board.show_rates({f"p{partition}": rates for partition, rates in history.items()})
 
     def _kill_broker(self) -> None:
         self._killed_at = time.time()

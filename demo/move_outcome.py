@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from demo.script import BROKER, MOVED_TO, NIC_LIMIT, READER, MoveLength
-from demo.words import Check, at_most, exact_check
+from demo.words import Check, at_least, at_most, exact_check
 from lab.episodes import LIMIT_SLACK
 from lab.load import ProcessorShare
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
@@ -212,17 +212,8 @@ def _checks(outcome: MoveOutcome) -> Iterator[Check]:
         outcome.seconds_to_first_throttle(),
         most=FIRST_THROTTLE_SECONDS,
     )
-    lowest = 100 - LOST_PERCENT
-    yield Check(
-        MOVE,
-        "L0 during the move, of what it wants",
-        "%",
-        100.0,
-        outcome.read_percent(move),
-        lowest=lowest,
-        highest=float("inf"),
-        tolerance=f"at least {lowest} %",
-    )
+    percent = outcome.read_percent(move)
+    yield at_least(MOVE, "L0 during the move, of what it wants", percent, least=100 - LOST_PERCENT)
     limit = NIC_LIMIT / 1e6
     slack = f"{LIMIT_SLACK:.0%}".replace("%", " %")
     yield Check(

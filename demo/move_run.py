@@ -4,12 +4,10 @@ Tidegate.
 It judges nothing. Every broker's NIC is slowed down for it, which takes a network namespace each.
 """
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -21,12 +19,11 @@ from confluent_kafka.admin import (
 )
 from rich.console import Console
 
-from demo.board import HISTORY_SECONDS, Board
+from demo.board import Board
 from demo.move_outcome import CLEAN_UP_SECONDS, LEADER_RATE, Move, MoveOutcome, moved_words
 from demo.parts import NAMESPACE, POLICY, REPLICATION_RESOURCES, Parts, filled_in
 from demo.script import (
     BROKER,
-    FEED_TOPIC,
     FOLLOWED_TOPIC,
     FOREIGN_LIST,
     FOREIGN_RATE,
@@ -39,40 +36,21 @@ from demo.script import (
     UNTHROTTLED_TOPIC,
     MoveLength,
 )
-from demo.throttling import withdraw
-from demo.views import move_view, watched_board
-from demo.witnesses import (
-    KubernetesEvents,
-    ThrottleWatch,
-    foretold_by_metrics,
-    recent_nic_rate,
-)
+from demo.throttling import Stage, withdraw
+from demo.witnesses import foretold_by_metrics, noted_events, watched_throttles
 from demo.words import Interruption, Mark, MarkKind
-from lab.episodes import (
-    FULL_SHARE,
-    ROWS_LAG_SECONDS,
-    Operation,
-    fill_topic,
-    nic_bytes,
-    running_clients,
-    wait_until,
-)
+from lab.episodes import fill_topic
 from lab.kafka import BrokersLab
-from lab.load import ProcessorShare, ProcessorTimes
-from lab.rates import SAWTOOTH_SECONDS
 
 TITLE_ALONE = "Experiment 5, Kafka alone"
 TITLE = "Experiment 5, Tidegate"
 _FREE = "L0 reads what it wants"
 _FULL_FOR_SECONDS = 5
 _CATCHES_UP = 1.2
-_LONGEST_START_SECONDS = 60.0
 _READY_TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.5
 _TIMEOUT_SECONDS = 20.0
 _FAST_NIC = 1_250_000_000
-# As in experiments 2 and 3: what L0 did not get in time it gets later, as any reader of Kafka.
-_PATIENT_SECONDS = 6.0
 _KEPT = {"retention.bytes": "-1", "segment.bytes": str(64 << 20)}
 
 
@@ -91,13 +69,9 @@ def run_move(
             highlight=False,
         )
         return None, ()
-    with ExitStack() as stack:
-        board, live = watched_board(console, move_view())
-        if live is not None:
-            stack.enter_context(live)
-        stack.enter_context(interruption.reported())
+    board = Board(console.file, limit=NIC_LIMIT)
+    with interruption.reported():
         board.show_activity(TITLE_ALONE, "two topics of equal size are filled")
-        board.show_limit(NIC_LIMIT)
         withdraw(parts)
         for topic in (UNTHROTTLED_TOPIC, FOLLOWED_TOPIC):
             parts.kafka.create_topic(topic, [[BROKER]] * len(MOVED_TO), config=_KEPT)
@@ -105,78 +79,76 @@ def run_move(
                 parts.kafka, topic, partitions=tuple(MOVED_TO), total_bytes=length.moved_bytes
             )
         set_foreign_throttles(parts.kafka)
-        stack.enter_context(slow_nics(parts.kafka))
-        return _play(parts, board, length), board.marks()
+        with slow_nics(parts.kafka):
+            return _play(parts, board, length), board.marks()
 
 
 def _play(parts: Parts, board: Board, length: MoveLength) -> MoveOutcome:
     topics = (UNTHROTTLED_TOPIC, FOLLOWED_TOPIC, TOPIC)
-    watch = ThrottleWatch(parts.kafka, board, topics=topics)
-    events = KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)
-    with watch, events, _Reader(parts, board) as reader:
-        foreign = watch.steps()[0].throttles
-        reader.wait_for_full_load(TITLE_ALONE)
-        unthrottled = _move(reader, TITLE_ALONE, UNTHROTTLED_TOPIC, length)
-        reader.wait_for_full_load(TITLE)
+    with (
+        watched_throttles(parts.kafka, board, topics=topics) as steps,
+        noted_events(parts.kube.kubeconfig, board),
+        Stage(parts, board, [READER], title=TITLE_ALONE, run="move") as stage,
+    ):
+        foreign = steps[0].throttles
+        stage.wait_until(lambda: _is_full(stage), _FREE)
+        unthrottled = _move(stage, UNTHROTTLED_TOPIC, length)
+        stage.title = TITLE
+        stage.wait_until(lambda: _is_full(stage), _FREE)
         _declare(parts, board)
-        followed = _move(reader, TITLE, FOLLOWED_TOPIC, length)
-        reader.wait_until(
-            lambda: watch.steps()[-1].throttles == foreign,
-            TITLE,
+        followed = _move(stage, FOLLOWED_TOPIC, length)
+        stage.wait_until(
+            lambda: steps[-1].throttles == foreign,
             "the throttles are taken away",
             longest_seconds=CLEAN_UP_SECONDS,
         )
         ended = time.time()
-        time.sleep(ROWS_LAG_SECONDS)
+        nic = stage.nic_until(ended)
         return MoveOutcome(
             length=length,
-            began_seconds=reader.began,
+            began_seconds=stage.began,
             ended_seconds=ended,
             unthrottled=unthrottled,
             followed=followed,
-            read=reader.clients.by_user()[READER.user],
-            nic=nic_bytes(
-                parts.kafka,
-                parts.prometheus.ready(),
-                reader.clients,
-                operation=Operation.CONSUME,
-                broker=BROKER,
-                start_seconds=reader.began,
-                end_seconds=ended,
-            ),
-            steps=watch.steps(),
+            read=stage.clients.by_user()[READER.user],
+            nic=nic,
+            steps=tuple(steps),
             foretold=foretold_by_metrics(
                 parts.prometheus.ready(),
                 followed.requested_seconds,
                 followed.requested_seconds + followed.watched_seconds,
             ),
             foreign=foreign,
-            processor=ProcessorShare.between(reader.ticks, ProcessorTimes.now()),
+            processor=stage.processor(),
         )
 
 
-def _move(reader: "_Reader", title: str, topic: str, length: MoveLength) -> Move:
+def _is_full(stage: Stage) -> bool:
+    """Whether L0 got what it wants in the last seconds, and caught up in none of them."""
+    newest = stage.clients.newest(_FULL_FOR_SECONDS)[READER.level]
+    return stage.all_full(_FULL_FOR_SECONDS) and max(newest) <= _CATCHES_UP * READER.demand
+
+
+def _move(stage: Stage, topic: str, length: MoveLength) -> Move:
     """Measure before, ask for the move, and wait for its end."""
-    kafka = reader.parts.kafka
+    kafka, board = stage.parts.kafka, stage.board
     size = leaders_log_bytes(kafka, topic)
-    reader.wait(title, _FREE, length.before_seconds)
+    stage.wait(_FREE, length.before_seconds)
     view = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     requested = time.time()
-    reader.board.mark(
-        requested, MarkKind.COMMAND, f"{topic}, {size / 1e6:.0f} MB, is moved: {moved_words()}"
-    )
+    words = f"{topic}, {size / 1e6:.0f} MB, is moved: {moved_words()}"
+    board.mark(requested, MarkKind.COMMAND, words)
     kafka.admin.reassign({(topic, one): [to] for one, to in MOVED_TO.items()})
-    is_over = reader.wait_until(
+    is_over = stage.wait_until(
         lambda: _is_moved(view, topic),
-        title,
         f"{topic} is moved",
         longest_seconds=length.longest_move_seconds,
         poll_seconds=_POLL_SECONDS,
     )
     now = time.time()
-    reader.board.mark(now, MarkKind.EVENT, f"{topic} {'is' if is_over else 'is still not'} moved")
+    board.mark(now, MarkKind.EVENT, f"{topic} {'is' if is_over else 'is still not'} moved")
     result = f"{topic} moved in {now - requested:.0f} s" if is_over else f"{topic} was not moved"
-    reader.board.show_result(f"{title}: {result}")
+    board.say(f"{stage.title}: {result}")
     return Move(topic, size, length.before_seconds, requested, now if is_over else None, now)
 
 
@@ -240,92 +212,3 @@ def set_foreign_throttles(kafka: BrokersLab) -> None:
     ):
         for answer in admin.incremental_alter_configs([resource]).values():
             answer.result(_TIMEOUT_SECONDS)
-
-
-class _Reader:
-    """L0's consumer, the view of what it gets, and waiting; a context manager."""
-
-    def __init__(self, parts: Parts, board: Board) -> None:
-        self.parts = parts
-        self.board = board
-        self._prometheus = parts.prometheus.ready()
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.clients = stack.enter_context(
-                running_clients(
-                    self.parts.kafka,
-                    [READER],
-                    topic=FEED_TOPIC,
-                    run="move",
-                    prefix="demo",
-                    l0_catch_up_seconds=_PATIENT_SECONDS,
-                )
-            )
-            ended = threading.Event()
-            shown = threading.Thread(target=self._show, args=(ended,), name="rates", daemon=True)
-            shown.start()
-            stack.callback(shown.join)
-            stack.callback(ended.set)
-            self.ticks = ProcessorTimes.now()
-            self.began = time.time()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def wait_for_full_load(self, title: str) -> None:
-        """Until L0 has got what it wants for some seconds, and no more; a minute at most."""
-        self.wait_until(self._is_full, title, _FREE, longest_seconds=_LONGEST_START_SECONDS)
-
-    def wait(self, title: str, activity: str, seconds: float) -> None:
-        """Let that much time pass."""
-        self.wait_until(lambda: False, title, activity, longest_seconds=seconds)
-
-    def wait_until(
-        self,
-        holds: Callable[[], bool],
-        title: str,
-        activity: str,
-        *,
-        longest_seconds: float,
-        poll_seconds: float = 1.0,
-    ) -> bool:
-        """True as soon as it holds, False when the time is over.
-
-        Raises `LabError` when the operator ended.
-        """
-        ends = time.time() + longest_seconds
-        self.board.show_activity(title, activity, ends_at_seconds=ends)
-        return wait_until(
-            holds, self.parts.operator, longest_seconds=longest_seconds, poll_seconds=poll_seconds
-        )
-
-    def _is_full(self) -> bool:
-        """Whether it got what it wants in the last seconds, and caught up in none of them."""
-        newest = self.clients.newest(_FULL_FOR_SECONDS)[READER.level]
-        return (
-            sum(newest) / _FULL_FOR_SECONDS >= FULL_SHARE * READER.demand
-            and max(newest) <= _CATCHES_UP * READER.demand
-        )
-
-    def _show(self, ended: threading.Event) -> None:
-        moved: list[float] = []
-        while not ended.wait(1.0):
-            read = self.clients.newest(HISTORY_SECONDS)[READER.level]
-            sent = recent_nic_rate(self.parts.kafka, self._prometheus, seconds=2)
-            last = sum(read[-2:]) / len(read[-2:]) if read else 0.0
-            moved = [*moved, max(0.0, (sent or 0.0) - last)][-HISTORY_SECONDS:]
-            rates = {READER.level: read, "move": tuple(moved)}
-            mean = recent_nic_rate(self.parts.kafka, self._prometheus, seconds=SAWTOOTH_SECONDS)
-            self.board.show_rates(rates, mean)
-            now = time.time()
-            estimates = foretold_by_metrics(self._prometheus, now, now)
-            state = (
-                f"{estimates[-1].bytes_left / 1e6:.0f} MB left, {estimates[-1].seconds:.0f} s"
-                if estimates
-                else ""
-            )
-            self.board.show_state("move", state)

@@ -43,7 +43,6 @@ from tidegate.rollup.report.svg import (
     line,
     plot,
     round_ticks,
-    stacked_bars,
     text,
     vertical_axis,
     vertical_line,
@@ -85,6 +84,11 @@ class _Strip:
             (self.across.at(time), self.upward.at(value))
             for time, value in zip(times, values, strict=True)
         ]
+
+    def axis(self, title: str, ticks: Iterable[float] | None = None) -> Markup:
+        """Its scale along y, at round values if none are given."""
+        shown = labelled(_ticks(self.upward) if ticks is None else ticks)
+        return vertical_axis(self.upward, shown, left=_LEFT, right=_RIGHT, title=title)
 
     def vertical(self, at: float, class_: str) -> Markup:
         return vertical_line(self.across.at(at), self.top, self.bottom, class_=f"line {class_}")
@@ -129,21 +133,19 @@ def _time_axis(across: Scale, top: float, bottom: float, title: str) -> Markup:
     return horizontal_axis(across, labelled(ticks), top=top, bottom=bottom, title=title)
 
 
-# Experiment 1: the total and each partition over time, and the rate of each phase
+# Experiment 1: the total over time
 
 
 def total_plot(outcome: Outcome) -> Plot:
     """The total over time with kills, returns and quota writes, against the promise."""
     promised = _promised(outcome)
-    times, rates = _moving_means(outcome, list(outcome.series.values()))
+    times, rates = _moving_means(outcome)
     strip = _Strip(_run_scale(outcome), Scale(0, max([*rates, promised]) * 1.08, 330, 62))
     upper = strip.points(times, rates)
     marks = _shown_marks(outcome)
     parts = [
-        *_regimes(outcome, strip, names_at=16),
-        vertical_axis(
-            strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
-        ),
+        *_regimes(outcome, strip),
+        strip.axis("MB/s"),
         _time_axis(
             strip.across, strip.bottom, strip.bottom + 4, "seconds since the experiment began"
         ),
@@ -159,7 +161,10 @@ def total_plot(outcome: Outcome) -> Plot:
     ]
     legend = [
         ("line total", "total, mean of the last 12 s"),
-        *_legend(),
+        ("line promise dashed", "promised"),
+        ("line kill", f"broker {VICTIM} killed"),
+        ("line return", f"broker {VICTIM} leads again"),
+        ("line quota dotted", "quota written in Kafka"),
         ("line measured", "measured here"),
     ]
     return plot(
@@ -171,86 +176,6 @@ def total_plot(outcome: Outcome) -> Plot:
         ),
         parts,
         height=strip.bottom + 42,
-        legend=legend,
-    )
-
-
-def partition_plot(outcome: Outcome) -> Plot:
-    """The rate of each partition over time, one strip each."""
-    contract = _megabytes(outcome.scale.contract_bytes_per_second)
-    start, across, height = _span(outcome)[0], _run_scale(outcome), 120
-    parts: list[Markup] = []
-    for row, (partition, series) in enumerate(sorted(outcome.series.items())):
-        top = 42 + row * (height + 34)
-        strip = _Strip(across, Scale(0, contract * 2.8, top + height, top))
-        times, rates = _moving_means(outcome, [series])
-        title = f"partition {partition}, MB/s"
-        parts += _regimes(outcome, strip, names_at=16 if row == 0 else None)
-        parts += [
-            vertical_axis(
-                strip.upward,
-                labelled(_ticks(strip.upward, count=3)),
-                left=_LEFT,
-                right=_RIGHT,
-                title=title,
-            )
-        ]
-        parts += [
-            strip.vertical(mark.at_seconds - start, _MARKS[mark.kind][0])
-            for mark in _shown_marks(outcome)
-        ]
-        parts += [strip.level(contract, "promise dashed", f"promised\n{contract:g} MB/s")]
-        parts += [line(strip.points(times, rates), class_=f"p{partition}")]
-        for result in outcome.results:
-            middle = across.at((result.measured_from_seconds + result.end_seconds) / 2 - start)
-            shown = (
-                f"{_megabytes(result.by_partition[partition]):.1f} on broker "
-                f"{result.leaders[partition]}"
-            )
-            parts.append(text(shown, middle, top + 14, anchor="middle", class_="small halo"))
-    bottom = 42 + len(outcome.series) * (height + 34) - 34
-    parts.append(_time_axis(across, bottom, bottom + 4, "seconds since the experiment began"))
-    description = (
-        "At the top of each measured window: the rate in MB/s, and which broker led the partition."
-    )
-    return plot(
-        "partitions", "Each partition.", description, parts, height=bottom + 42, legend=_legend()
-    )
-
-
-def cost_plot(outcome: Outcome) -> Plot:
-    """One bar for each phase, stacked by partition, against the promise."""
-    promised = _promised(outcome)
-
-    def promise(across: Scale, bottom: float) -> Sequence[Markup]:
-        return [vertical_line(across.at(promised), 6, bottom, class_="line promise dashed")]
-
-    bars = [
-        (
-            result.phase.title,
-            [
-                (f"p{partition}", _megabytes(rate))
-                for partition, rate in sorted(result.by_partition.items())
-            ],
-            "",
-        )
-        for result in outcome.results
-    ]
-    parts, height = stacked_bars(
-        Rows(34, left=272, right=WIDTH - 60),
-        bars,
-        axis="delivered, MB/s",
-        value_text="{:.1f}".format,
-        extra=promise,
-    )
-    legend = [(f"p{partition}", f"partition {partition}") for partition in sorted(outcome.series)]
-    legend.append(("line promise dashed", f"promised: {promised:g} MB/s"))
-    return plot(
-        "cost",
-        "What each method delivers.",
-        "The rate of every phase, by partition.",
-        parts,
-        height=height,
         legend=legend,
     )
 
@@ -268,25 +193,26 @@ def _run_scale(outcome: Outcome) -> Scale:
     return Scale(0, end - start, _LEFT, _RIGHT)
 
 
-def _moving_means(
-    outcome: Outcome, series: Sequence[ByteSeries]
-) -> tuple[list[float], list[float]]:
-    """Times in seconds since the run's start, and means of the last 12 s before each in MB/s.
+def _moving_means(outcome: Outcome) -> tuple[list[float], list[float]]:
+    """Times in seconds since the run's start, and the total's means of the last 12 s before each.
 
-    They are taken twice a second, over the whole run.
+    In MB/s, twice a second, over the whole run.
     """
     start, end = _span(outcome)
     count = int((end - start - SAWTOOTH_SECONDS) * 2)
     times = [SAWTOOTH_SECONDS + step / 2 for step in range(max(1, count + 1))]
     return times, [
         _megabytes(
-            sum(one.mean(start + time - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS) for one in series)
+            sum(
+                series.mean(start + time - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS)
+                for series in outcome.series.values()
+            )
         )
         for time in times
     ]
 
 
-def _regimes(outcome: Outcome, strip: _Strip, *, names_at: float | None) -> Iterator[Markup]:
+def _regimes(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
     """A background for the time in which each regime decided the quota.
 
     A regime's phases follow each other.
@@ -298,14 +224,8 @@ def _regimes(outcome: Outcome, strip: _Strip, *, names_at: float | None) -> Iter
     ends = [*list(begins.values())[1:], end - start]
     for (regime, begin), finish in zip(begins.items(), ends, strict=True):
         yield strip.span(begin, finish, regime.name.lower())
-        if names_at is not None:
-            yield text(
-                regime.value,
-                strip.across.at((begin + finish) / 2),
-                names_at,
-                anchor="middle",
-                class_="strong",
-            )
+        middle = strip.across.at((begin + finish) / 2)
+        yield text(regime.value, middle, 16, anchor="middle", class_="strong")
 
 
 def _measured_windows(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
@@ -358,15 +278,6 @@ def _mark_names(outcome: Outcome, strip: _Strip, marks: Sequence[Mark]) -> Itera
         )
 
 
-def _legend() -> list[tuple[str, str]]:
-    return [
-        ("line promise dashed", "promised"),
-        ("line kill", f"broker {VICTIM} killed"),
-        ("line return", f"broker {VICTIM} leads again"),
-        ("line quota dotted", "quota written in Kafka"),
-    ]
-
-
 # Experiments 2 and 3: one episode; 0 on the time axis is when the limit was lowered
 
 
@@ -384,9 +295,7 @@ def episode_plot(episode: Playing, key: str, title: str, description: str) -> Pl
     edges = [across.at(at) for at in (0.0, since(episode.raised_at_seconds))]
     parts = [
         *_rates(episode, rates, since),
-        vertical_axis(
-            quotas.upward, labelled(_QUOTA_TICKS), left=_LEFT, right=_RIGHT, title="quota, MB/s"
-        ),
+        quotas.axis("quota, MB/s", _QUOTA_TICKS),
         *_quotas(episode, quotas, since),
         *_level_names(silent, "no byte received"),
         *_silences(episode, silent, across, since),
@@ -422,9 +331,7 @@ def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
         """Of the last seconds before each time, in MB/s."""
         return [_megabytes(series.mean(time - seconds, seconds)) for time in times]
 
-    yield vertical_axis(
-        strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
-    )
+    yield strip.axis("MB/s")
     base = [0.0] * len(shown)
     for level in LEVELS:
         top = [
@@ -536,21 +443,13 @@ def move_plot(outcome: MoveOutcome) -> Plot:
         ]
     wanted, limit = _megabytes(READER.demand), _megabytes(NIC_LIMIT)
     parts += [
-        vertical_axis(
-            rates.upward, labelled(_ticks(rates.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
-        ),
+        rates.axis("MB/s"),
         area(rates.points(shown, over), rates.points(shown, read), class_="moved"),
         area(rates.points(shown, read), rates.points(shown, nothing), class_="l0"),
         rates.level(wanted, "promise dashed", f"L0 wants\n{wanted:g} MB/s"),
         rates.level(limit, "over dashed", f"limit\n{limit:g} MB/s"),
         *_throttle(outcome, rates),
-        vertical_axis(
-            ends.upward,
-            labelled(_ticks(ends.upward, count=3)),
-            left=_LEFT,
-            right=_RIGHT,
-            title="seconds until the end",
-        ),
+        ends.axis("seconds until the end", _ticks(ends.upward, count=3)),
         *_foretold(outcome, ends),
         _time_axis(across, ends.bottom, ends.bottom + 4, "seconds since L0 began to read"),
     ]

@@ -12,29 +12,8 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from demo import plots
-from demo.episode import (
-    FIRST_WRITE_SECONDS,
-    FULL_SECONDS,
-    REST_ABOVE_PERCENT,
-    REST_BELOW_PERCENT,
-    SILENCE_SECONDS,
-    WITHIN_SECONDS,
-    Playing,
-    ThrottlingOutcome,
-    left_out_words,
-)
-from demo.move_outcome import (
-    CLEAN_UP_SECONDS,
-    ESTIMATE_OFF_PERCENT,
-    FIRST_THROTTLE_SECONDS,
-    LOST_PERCENT,
-    RATE_STANDS_SECONDS,
-    SLOWER_THAN_SPARE,
-    Foretold,
-    Move,
-    MoveOutcome,
-    moved_words,
-)
+from demo.episode import Playing, ThrottlingOutcome, left_out_words, throttling_checks
+from demo.move_outcome import Foretold, Move, MoveOutcome, moved_words
 from demo.outcome import Outcome
 from demo.script import (
     BROKER,
@@ -54,9 +33,8 @@ from demo.script import (
     cliff_mute_seconds,
 )
 from demo.summary import EarlierRun
-from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome, UserUsage
-from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, clock
-from lab.episodes import FULL_SHARE, LIMIT_SLACK, NIC_MEAN_SECONDS, Business
+from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome
+from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check, clock
 from lab.rates import SAWTOOTH_SECONDS
 from tidegate.rollup.report.page import template_text, templates
 
@@ -128,68 +106,29 @@ def throttling_html(throttling: ThrottlingOutcome) -> str:
 
 
 def _compared(throttling: ThrottlingOutcome) -> Iterator[tuple[str, str, str, str]]:
-    """Every line of the table: its name, Tidegate, the published way, the bound."""
+    """Every line of the table: its name, Tidegate, the published way, the bound.
 
-    def compare(
-        name: str, figure: Callable[[Playing], str], bound: str = ""
-    ) -> tuple[str, str, str, str]:
-        return (
-            name,
-            figure(throttling.tidegate),
-            "not played" if throttling.cliff is None else figure(throttling.cliff),
-            bound,
-        )
-
-    yield compare(
-        "limit lowered to first quota written",
-        lambda one: _seconds(one.seconds_to_first_write()),
-        _most(FIRST_WRITE_SECONDS),
-    )
-    yield compare(
-        "quotas written until the raise",
-        lambda one: str(sum(len(one.written(each.level)) for each in BUSINESSES)),
-    )
-    within = f"first write until the NIC's {NIC_MEAN_SECONDS} s mean is within the limit + 5 %"
-    yield compare(within, lambda one: _seconds(one.seconds_until_within()), _most(WITHIN_SECONDS))
-    for business in reversed(BUSINESSES):
-        yield compare(
-            f"longest silence of {business.level}", _silence_of(business), _most(SILENCE_SECONDS)
-        )
-    for business in LOWERED:
-        name = f"{business.level} at rest (may drop to {_megabytes(business.throttled or 0)} MB/s)"
-        yield compare(
-            name, _rest_of(business), f"its quota -{REST_BELOW_PERCENT} % / +{REST_ABOVE_PERCENT} %"
-        )
-    yield compare("the NIC at rest: mean, and highest single second", _nic_at_rest)
-    lowest = f"at least {FULL_SHARE * 100:.0f} %"
-    yield compare(
-        "L0 in its worst 36 s, of its demand",
-        lambda one: f"{100 * one.lowest_share('L0'):.1f} %",
-        lowest,
-    )
-    yield compare(
-        "limit raised to full load of all",
-        lambda one: _seconds(one.seconds_until_all_full()),
-        _most(FULL_SECONDS),
-    )
+    The lines are the bounds, to which the published way is not held, and two figures without one.
+    """
+    tidegate, cliff = throttling.tidegate, throttling.cliff
+    published = [None] * len(throttling.checks()) if cliff is None else throttling_checks(cliff)
+    for ours, theirs in zip(throttling.checks(), published, strict=True):
+        yield ours.name, _figure(ours), _figure(theirs), ours.tolerance
+    for name, figure in (("quotas written until the raise", _writes), (_AT_REST, _nic_at_rest)):
+        yield name, figure(tidegate), "not played" if cliff is None else figure(cliff), ""
 
 
-def _silence_of(business: Business) -> Callable[[Playing], str]:
-    def silence(episode: Playing) -> str:
-        seconds = episode.longest_silence(business.level)
-        return (
-            f"more than {seconds} s" if episode.is_silent_at_end(business.level) else f"{seconds} s"
-        )
-
-    return silence
+_AT_REST = "the NIC at rest: mean, and highest single second"
 
 
-def _rest_of(business: Business) -> Callable[[Playing], str]:
-    def rest(episode: Playing) -> str:
-        rate = episode.rate_at_rest(business.level)
-        return f"{rate / 1e6:.2f} MB/s, quota {_quota(episode.quota_at_rest(business.level))}"
+def _figure(check: Check | None) -> str:
+    if check is None:
+        return "not played"
+    return "not seen" if check.measured is None else f"{check.measured:.4g} {check.unit}".rstrip()
 
-    return rest
+
+def _writes(episode: Playing) -> str:
+    return str(sum(len(episode.written(each.level)) for each in BUSINESSES))
 
 
 def _nic_at_rest(episode: Playing) -> str:
@@ -228,14 +167,6 @@ def _quota(quota: int | None) -> str:
     return "no quota" if quota is None else f"{quota / 1e6:.2f} MB/s"
 
 
-def _seconds(seconds: float | None) -> str:
-    return "not reached while it was measured" if seconds is None else f"{seconds:.1f} s"
-
-
-def _most(seconds: float) -> str:
-    return f"at most {seconds:g} s"
-
-
 # Usage
 
 
@@ -248,45 +179,10 @@ def usage_html(usage: UsageOutcome) -> str:
         usage=usage,
         page=f"{REPORT}/report.html",
         tables=f"out/demo/{TABLES}",
-        rows=list(_usage_rows(usage.stored)),
         delayed=[(one.level, usage.witnesses.held_back[one.level]) for one in LOWERED],
         fetched=_total_bytes(usage.stored, "fetch"),
         produced=_total_bytes(usage.stored, "produce"),
     )
-
-
-def _usage_rows(stored: StoredUsage) -> Iterator[list[str]]:
-    """A line for each user, the most important tier first, those of none last."""
-    level_of = {business.user: business.level for business in BUSINESSES}
-    below: dict[str, float] = {}
-    for one in stored.episodes:
-        below[one.tier] = below.get(one.tier, 0.0) + one.seconds_below
-    users = sorted(
-        stored.users,
-        key=lambda one: (one.tier == "", level_of.get(one.user, ""), one.tier, one.user),
-    )
-    for (tier, user), lines in groupby(users, key=lambda one: (one.tier, one.user)):
-        yield _usage_row(
-            tier, user, list(lines), level=level_of.get(user), seconds_below=below.get(tier)
-        )
-
-
-def _usage_row(
-    tier: str, user: str, lines: list[UserUsage], *, level: str | None, seconds_below: float | None
-) -> list[str]:
-    moved = {one.direction: one.moved_bytes for one in lines}
-    name = tier.rpartition("/")[2]
-    return [
-        f"{name} ({level})" if level else name or "none",
-        user or "not authenticated",
-        *(
-            f"{moved[direction] / 1e6:,.0f} MB" if direction in moved else ""
-            for direction in ("fetch", "produce")
-        ),
-        f"{sum(one.held_back_bytes for one in lines) / 1e6:,.0f} MB",
-        f"{sum(one.throttled_seconds for one in lines):,.0f} s",
-        "" if seconds_below is None else f"{seconds_below:,.0f} s",
-    ]
 
 
 def _total_bytes(stored: StoredUsage, direction: str) -> int:
@@ -311,18 +207,14 @@ def move_html(outcome: MoveOutcome) -> str:
     )
 
 
-def _moves_compared(outcome: MoveOutcome) -> Iterator[tuple[str, str, str, str]]:
-    """Every line of the table: its name, Kafka alone, Tidegate, the bound."""
+def _moves_compared(outcome: MoveOutcome) -> Iterator[tuple[str, str, str]]:
+    """Every line of the table: its name, Kafka alone, Tidegate."""
 
-    def compare(
-        name: str, figure: Callable[[Move], str], bound: str = ""
-    ) -> tuple[str, str, str, str]:
-        return name, figure(outcome.unthrottled), figure(outcome.followed), bound
+    def compare(name: str, figure: Callable[[Move], str]) -> tuple[str, str, str]:
+        return name, figure(outcome.unthrottled), figure(outcome.followed)
 
     yield compare(
-        "L0 during the move, of what it wants",
-        lambda one: f"{outcome.read_percent(one):.1f} %",
-        f"at least {100 - LOST_PERCENT} %",
+        "L0 during the move, of what it wants", lambda one: f"{outcome.read_percent(one):.1f} %"
     )
     yield compare(
         "the farthest that L0 came behind, in seconds of what it wants",
@@ -331,57 +223,21 @@ def _moves_compared(outcome: MoveOutcome) -> Iterator[tuple[str, str, str, str]]
     yield compare(
         f"the NIC's highest mean of {SAWTOOTH_SECONDS} s",
         lambda one: f"{outcome.highest_mean(one, SAWTOOTH_SECONDS) / 1e6:.1f} MB/s",
-        f"at most {NIC_LIMIT * (1 + LIMIT_SLACK) / 1e6:.1f} MB/s",
     )
-    yield compare(
-        "moved",
-        lambda one: f"{one.moved_bytes / 1e6:.0f} MB",
-    )
-    yield compare(
-        "spare of the limit before",
-        lambda one: f"{outcome.spare(one) / 1e6:.1f} MB/s",
-    )
-    slowest = _most(round(outcome.longest_seconds(outcome.followed), 1))
+    yield compare("moved", lambda one: f"{one.moved_bytes / 1e6:.0f} MB")
+    yield compare("spare of the limit before", lambda one: f"{outcome.spare(one) / 1e6:.1f} MB/s")
     yield compare(
         "request to the end",
         lambda one: "not ended" if one.seconds is None else f"{one.seconds:.1f} s",
-        f"{SLOWER_THAN_SPARE:g} x bytes / spare + {RATE_STANDS_SECONDS} s: {slowest}",
     )
-    own = [
-        (
-            "request to the first throttle in Kafka",
-            _seconds(outcome.seconds_to_first_throttle()),
-            _most(FIRST_THROTTLE_SECONDS),
-        ),
-        (
-            "end until no rate and no list is left",
-            _seconds(outcome.seconds_to_clean()),
-            _most(CLEAN_UP_SECONDS),
-        ),
-        (
-            "end foretold at half of the bytes, off by",
-            _percent(outcome.estimate_off_percent(outcome.halfway())),
-            f"at most {ESTIMATE_OFF_PERCENT} % of the time",
-        ),
-        ("rates and lists left", str(outcome.left()), "0"),
-        (
-            "of somebody else: set before, changed",
-            f"{len(outcome.foreign)}, {outcome.foreign_changed()}",
-            "0 changed",
-        ),
-    ]
-    yield from ((name, "", figure, bound) for name, figure, bound in own)
 
 
 def _foretold_row(outcome: MoveOutcome, one: Foretold) -> tuple[str, str, str, str]:
     """When, how many bytes were left, how many seconds, how far off."""
+    off = outcome.estimate_off_percent(one)
     return (
         f"{one.at_seconds - outcome.followed.requested_seconds:.0f} s",
         f"{one.bytes_left / 1e6:.0f} MB",
         f"{one.seconds:.0f} s",
-        _percent(outcome.estimate_off_percent(one)),
+        "not known" if off is None else f"{off:.0f} %",
     )
-
-
-def _percent(percent: float | None) -> str:
-    return "not known" if percent is None else f"{percent:.0f} %"

@@ -5,16 +5,15 @@ First by Tidegate, then the published way.
 It judges nothing.
 """
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
 from rich.console import Console
 
-from demo.board import HISTORY_SECONDS, Board
+from demo.board import Board, repeated
 from demo.episode import Playing, ThrottlingOutcome, TierStep, played
 from demo.parts import (
     NAMESPACE,
@@ -41,13 +40,12 @@ from demo.script import (
     VICTIM,
     ThrottlingLength,
 )
-from demo.views import throttling_view, watched_board
 from demo.witnesses import (
-    KubernetesEvents,
-    TierWatch,
     nic_source,
+    noted_events,
     quotas_of_levels,
     recent_nic_rate,
+    watched_tiers,
 )
 from demo.words import Interruption, Mark, MarkKind
 from lab.episodes import (
@@ -55,6 +53,7 @@ from lab.episodes import (
     LIMIT_SLACK,
     NIC_MEAN_SECONDS,
     ROWS_LAG_SECONDS,
+    Business,
     Operation,
     at_throttled_rates,
     fill_topic,
@@ -65,10 +64,10 @@ from lab.episodes import (
 )
 from lab.load import ProcessorShare, ProcessorTimes
 from lab.quota_watch import FETCH_KEY
-from lab.rates import SAWTOOTH_SECONDS
+from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 
 _FREE = "all read what they want, the limit is far away"
-_LONGEST_START_SECONDS = 60.0
+LONGEST_START_SECONDS = 60.0
 # what L0 did not get while the machine was busy elsewhere, it gets later, as any reader of Kafka
 _PATIENT_SECONDS = 6.0
 
@@ -77,7 +76,6 @@ _PATIENT_SECONDS = 6.0
 class Times:
     """When what happened in one episode; seconds since the epoch."""
 
-    began: float
     limited: float = 0.0
     measured_from: float = 0.0
     measured_seconds: int = 0
@@ -85,50 +83,112 @@ class Times:
 
 
 class Stage:
-    """One playing: fresh consumers, the watches that record them, and waiting.
+    """Fresh consumers of these businesses, what they get on the board, and waiting.
 
-    It writes no quota.
-
-    A context manager, because its consumers and watches must end with it. `run` makes the names of
-    its consumers' files unique.
+    It writes no quota. A context manager, because its consumers must end with it. `run` makes the
+    names of their files unique; `title` may change while it is open.
     """
 
-    def __init__(self, parts: Parts, board: Board, *, title: str, run: str) -> None:
+    def __init__(
+        self, parts: Parts, board: Board, businesses: Sequence[Business], *, title: str, run: str
+    ) -> None:
         self.parts = parts
         self.board = board
-        self._prometheus = parts.prometheus.ready()
-        self._title = title
+        self.title = title
+        self._businesses = businesses
         self._run = run
+        self._prometheus = parts.prometheus.ready()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        kafka = self.parts.kafka
         with ExitStack() as stack:
-            self.quotas = stack.enter_context(quotas_of_levels(kafka, self.board))
-            self._clients = stack.enter_context(
-                running_clients(
-                    kafka,
-                    BUSINESSES,
-                    topic=FEED_TOPIC,
-                    run=self._run,
-                    prefix="demo",
-                    l0_catch_up_seconds=_PATIENT_SECONDS,
-                )
+            running = running_clients(
+                self.parts.kafka,
+                self._businesses,
+                topic=FEED_TOPIC,
+                run=self._run,
+                prefix="demo",
+                l0_catch_up_seconds=_PATIENT_SECONDS,
             )
-            ended = threading.Event()
-            reader = threading.Thread(
-                target=self._show_rates, args=(ended,), name="rates", daemon=True
-            )
-            reader.start()
-            stack.callback(reader.join)
-            stack.callback(ended.set)
+            self.clients = stack.enter_context(running)
+            stack.enter_context(repeated(self._show_rates))
             self._ticks = ProcessorTimes.now()
-            self.times = Times(began=time.time())
+            self.began = time.time()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def wait(self, activity: str, seconds: float) -> None:
+        """Let that much time pass."""
+        self.wait_until(lambda: False, activity, longest_seconds=seconds)
+
+    def wait_until(
+        self,
+        holds: Callable[[], bool],
+        activity: str,
+        *,
+        longest_seconds: float = LONGEST_START_SECONDS,
+        poll_seconds: float = 1.0,
+    ) -> bool:
+        """True as soon as it holds, False when the time is over.
+
+        Raises `LabError` when the operator ended.
+        """
+        self.board.show_activity(self.title, activity)
+        return wait_until(
+            holds, self.parts.operator, longest_seconds=longest_seconds, poll_seconds=poll_seconds
+        )
+
+    def nic_rate(self, seconds: int) -> float | None:
+        """What the broker's NIC sent in the last seconds, in bytes per second; None = not known."""
+        return recent_nic_rate(self.parts.kafka, self._prometheus, seconds=seconds)
+
+    def nic_until(self, ended_seconds: float) -> ByteSeries:
+        """What the broker's NIC sent from the beginning until then, once all rows are written."""
+        time.sleep(ROWS_LAG_SECONDS)
+        return nic_bytes(
+            self.parts.kafka,
+            self._prometheus,
+            self.clients,
+            operation=Operation.CONSUME,
+            broker=BROKER,
+            start_seconds=self.began,
+            end_seconds=ended_seconds,
+        )
+
+    def processor(self) -> ProcessorShare:
+        """What the whole machine did since the beginning."""
+        return ProcessorShare.between(self._ticks, ProcessorTimes.now())
+
+    def all_full(self, seconds: int) -> bool:
+        """Whether all have got what they want, as the mean of the last whole seconds."""
+        newest = self.clients.newest(seconds)
+        return all(
+            sum(newest[business.level]) / seconds >= FULL_SHARE * business.demand
+            for business in self._businesses
+        )
+
+    def _show_rates(self) -> None:
+        rates = self.clients.newest(SAWTOOTH_SECONDS)
+        self.board.show_rates(rates, self.nic_rate(SAWTOOTH_SECONDS))
+
+
+class EpisodeStage(Stage):
+    """One playing of experiments 2 and 3, with the watch that records its quotas."""
+
+    def __init__(self, parts: Parts, board: Board, *, title: str, run: str) -> None:
+        super().__init__(parts, board, BUSINESSES, title=title, run=run)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.quotas = stack.enter_context(quotas_of_levels(self.parts.kafka, self.board))
+            super().__enter__()
+            stack.callback(self._stack.close)
+            self.times = Times()
+            self._stack = stack.pop_all()
+        return self
 
     def command(self, text: str) -> None:
         """Show what a person does now."""
@@ -140,71 +200,27 @@ class Stage:
         A busy machine gets up to a minute for it.
         """
         self.wait(_FREE, seconds)
-        self.wait_until(
-            lambda: self.all_full(SAWTOOTH_SECONDS), _FREE, longest_seconds=_LONGEST_START_SECONDS
-        )
+        self.wait_until(lambda: self.all_full(SAWTOOTH_SECONDS), _FREE)
 
-    def wait(self, activity: str, seconds: float) -> None:
-        """Let that much time pass."""
-        self.wait_until(lambda: False, activity, longest_seconds=seconds)
-
-    def wait_until(
-        self, holds: Callable[[], bool], activity: str, *, longest_seconds: float
-    ) -> bool:
-        """Check once a second; True as soon as it holds, False when the time is over.
-
-        Raises `LabError` when the operator ended.
-        """
-        self.board.show_activity(
-            self._title, activity, ends_at_seconds=time.time() + longest_seconds
-        )
-        return wait_until(holds, self.parts.operator, longest_seconds=longest_seconds)
-
-    def nic_rate(self, seconds: int) -> float | None:
-        """What the broker's NIC sent in the last seconds, in bytes per second; None = not known."""
-        return recent_nic_rate(self.parts.kafka, self._prometheus, seconds=seconds)
-
-    def all_full(self, seconds: int) -> bool:
-        """Whether all have got what they want, as the mean of the last whole seconds."""
-        newest = self._clients.newest(seconds)
-        return all(
-            sum(newest[business.level]) / seconds >= FULL_SHARE * business.demand
-            for business in BUSINESSES
-        )
-
-    def playing(self, tiers: tuple[TierStep, ...] = ()) -> Playing:
+    def playing(self, tiers: Sequence[TierStep] = ()) -> Playing:
         """Everything recorded until now."""
         ended = time.time()
-        time.sleep(ROWS_LAG_SECONDS)
-        span = {"start_seconds": self.times.began, "end_seconds": ended}
+        nic = self.nic_until(ended)
         return Playing(
             limit=LIMIT,
             businesses=BUSINESSES,
-            began_seconds=self.times.began,
+            began_seconds=self.began,
             limited_at_seconds=self.times.limited,
             measured_from_seconds=self.times.measured_from,
             measured_seconds=self.times.measured_seconds,
             raised_at_seconds=self.times.raised,
             ended_seconds=ended,
-            moved=self._clients.by_user(),
-            nic=nic_bytes(
-                self.parts.kafka,
-                self._prometheus,
-                self._clients,
-                operation=Operation.CONSUME,
-                broker=BROKER,
-                **span,
-            ),
+            moved=self.clients.by_user(),
+            nic=nic,
             writes=tuple(self.quotas.writes()),
-            tiers=tiers,
-            processor=ProcessorShare.between(self._ticks, ProcessorTimes.now()),
+            tiers=tuple(tiers),
+            processor=self.processor(),
         )
-
-    def _show_rates(self, ended: threading.Event) -> None:
-        while not ended.wait(1.0):
-            self.board.show_rates(
-                self._clients.newest(HISTORY_SECONDS), self.nic_rate(SAWTOOTH_SECONDS)
-            )
 
 
 TITLE = "Experiments 2 and 3, Tidegate"
@@ -216,11 +232,10 @@ _MOST_MEASUREMENTS = 3
 def play_tidegate(parts: Parts, board: Board, length: ThrottlingLength, *, run: str) -> Playing:
     """The whole episode; the policy and its tiers stay. `run` makes its file names unique."""
     declare(parts, board)
-    events = KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)
     with (
-        Stage(parts, board, title=TITLE, run=run) as stage,
-        TierWatch(parts.kube.kubeconfig, board) as tiers,
-        events,
+        EpisodeStage(parts, board, title=TITLE, run=run) as stage,
+        watched_tiers(parts.kube.kubeconfig, board) as tiers,
+        noted_events(parts.kube.kubeconfig, board),
     ):
         board.show_limit(HIGH_LIMIT)
         stage.wait_for_full_load(length.free_seconds)
@@ -239,7 +254,7 @@ def play_tidegate(parts: Parts, board: Board, length: ThrottlingLength, *, run: 
             "all return to their contracts",
             longest_seconds=length.longest_return_seconds,
         )
-        return stage.playing(tiers.steps())
+        return stage.playing(tiers)
 
 
 def declare(parts: Parts, board: Board) -> None:
@@ -276,7 +291,7 @@ def withdraw(parts: Parts) -> None:
     parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "--all", timeout_seconds=timeout)
 
 
-def _patch_limit(stage: Stage, limit: int) -> None:
+def _patch_limit(stage: EpisodeStage, limit: int) -> None:
     patch = limit_patch(limit)
     stage.command(f"kubectl patch bbp {POLICY} --type merge -p '{patch}'")
     stage.parts.kube.kubectl(
@@ -285,7 +300,7 @@ def _patch_limit(stage: Stage, limit: int) -> None:
     stage.board.show_limit(limit)
 
 
-def measure_at_rest(stage: Stage, length: ThrottlingLength) -> None:
+def measure_at_rest(stage: EpisodeStage, length: ThrottlingLength) -> None:
     """Measure from one sawtooth after the last write on.
 
     Where the tiers were at rest before this was called, that time counts. Where a quota is written
@@ -304,7 +319,7 @@ def measure_at_rest(stage: Stage, length: ThrottlingLength) -> None:
             return
 
 
-def _is_at_rest(stage: Stage) -> bool:
+def _is_at_rest(stage: EpisodeStage) -> bool:
     """Whether the tiers are at rest.
 
     Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was
@@ -320,7 +335,7 @@ def _is_at_rest(stage: Stage) -> bool:
     )
 
 
-def _all_back(stage: Stage) -> bool:
+def _all_back(stage: EpisodeStage) -> bool:
     """Every quota is the contract and all have got what they want for a while."""
     return set(stage.quotas.quotas().values()) == {CONTRACT} and stage.all_full(_FULL_FOR_SECONDS)
 
@@ -338,7 +353,7 @@ def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
     board.show_activity(CLIFF_TITLE, "an administrator writes the contracts")
     for business in BUSINESSES:
         set_fixed_quota(parts.kafka, business.user, key=FETCH_KEY, bytes_per_second=CONTRACT)
-    with Stage(parts, board, title=CLIFF_TITLE, run="cliff") as stage:
+    with EpisodeStage(parts, board, title=CLIFF_TITLE, run="cliff") as stage:
         board.show_limit(HIGH_LIMIT)
         stage.wait_for_full_load(length.free_seconds)
         stage.times.limited = time.time()
@@ -355,7 +370,7 @@ def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
         return stage.playing()
 
 
-def _lower(stage: Stage) -> None:
+def _lower(stage: EpisodeStage) -> None:
     """L3, L2, L1, as long as the NIC is over its limit."""
     for business in LOWERED:
         sent = stage.nic_rate(SETTLE_SECONDS)
@@ -366,14 +381,14 @@ def _lower(stage: Stage) -> None:
         )
 
 
-def _measure_cliff(stage: Stage, length: ThrottlingLength) -> None:
+def _measure_cliff(stage: EpisodeStage, length: ThrottlingLength) -> None:
     stage.times.measured_from = float(int(time.time()))
     stage.times.measured_seconds = length.measure_seconds
     until_raise = stage.times.limited + CLIFF_RAISED_AFTER_SECONDS - time.time()
     stage.wait("measuring the tiers at rest", max(length.measure_seconds + 1.0, until_raise))
 
 
-def _raise(stage: Stage) -> None:
+def _raise(stage: EpisodeStage) -> None:
     """The limit is far away again: the contracts come back, the most important first."""
     stage.times.raised = time.time()
     stage.board.show_limit(HIGH_LIMIT)
@@ -381,7 +396,7 @@ def _raise(stage: Stage) -> None:
         _write(stage, business.user, CONTRACT)
 
 
-def _write(stage: Stage, user: str, bytes_per_second: int) -> None:
+def _write(stage: EpisodeStage, user: str, bytes_per_second: int) -> None:
     stage.command(f"kafka-configs: {FETCH_KEY}={bytes_per_second} for user {user}")
     set_fixed_quota(stage.parts.kafka, user, key=FETCH_KEY, bytes_per_second=bytes_per_second)
 
@@ -393,11 +408,8 @@ def run_throttling(
 
     Before, the killed broker is brought back. Also returns everything that happened, as marks.
     """
-    with ExitStack() as stack:
-        board, live = watched_board(console, throttling_view())
-        if live is not None:
-            stack.enter_context(live)
-        stack.enter_context(interruption.reported())
+    board = Board(console.file)
+    with interruption.reported():
         board.show_activity(TITLE, "the killed broker comes back, and a topic is filled")
         revive(parts.kafka, VICTIM)
         parts.kafka.create_topic(FEED_TOPIC, ((BROKER,),))
@@ -407,7 +419,7 @@ def run_throttling(
         )
         cliff = None
         if length.plays_cliff:
-            # Whoever writes quotas by hand must be alone with them. This gives every quota back.
+            # Anyone who writes quotas by hand must be alone with them. This restores every quota.
             withdraw(parts)
             cliff = play_cliff(parts, board, length)
         return ThrottlingOutcome(

@@ -13,7 +13,7 @@ from pathlib import Path
 from demo.episode import Playing, ThrottlingOutcome
 from demo.parts import AUDIT_TRAIL, EXAMPLES, RESOURCES
 from demo.script import BUSINESSES, LOWERED, SCRAPE_SECONDS
-from demo.words import Check, exact_check
+from demo.words import Check, exact_check, within
 from lab import process
 from lab.errors import LabError
 from lab.prometheus import PrometheusLab
@@ -87,56 +87,32 @@ class UsageCommands:
 
     @property
     def roll_up(self) -> list[str]:
-        server = [
-            "--prometheus",
-            self.prometheus_url,
-            "--preset",
-            "NodeExporter" if self.has_nics else "JmxExporter",
-        ]
-        scraped = ["--scrape-interval-seconds", str(SCRAPE_SECONDS)]
-        tables = ["--out", str(self.output / TABLES)]
-        return [
-            "rollup",
-            "run",
-            *server,
-            *scraped,
-            "--from",
-            time_words(self.start_seconds),
-            "--running",
-            *self._declared,
-            *tables,
-        ]
+        preset = "NodeExporter" if self.has_nics else "JmxExporter"
+        return shlex.split(
+            f"rollup run --prometheus {self.prometheus_url} --preset {preset} "
+            f"--scrape-interval-seconds {SCRAPE_SECONDS} --from {time_words(self.start_seconds)} "
+            f"--running {self._declared} --out {self.output / TABLES}"
+        )
 
     @property
     def verify(self) -> list[str]:
-        return ["rollup", "verify", "--store", str(self.output / TABLES)]
+        return shlex.split(f"rollup verify --store {self.output / TABLES}")
 
     @property
     def report(self) -> list[str]:
         """Reports are of whole hours, so this one is until the end of the hour under way."""
         until = time_words(self.end_seconds + -self.end_seconds % 3600)
-        period = ["--from", time_words(self.start_seconds), "--to", until]
-        return [
-            "report",
-            "--store",
-            str(self.output / TABLES),
-            *period,
-            *self._declared,
-            "--out",
-            str(self.output / REPORT),
-        ]
+        return shlex.split(
+            f"report --store {self.output / TABLES} --from {time_words(self.start_seconds)} "
+            f"--to {until} {self._declared} --out {self.output / REPORT}"
+        )
 
     @property
-    def _declared(self) -> list[str]:
-        trail = ["--audit-file", str(self.output / AUDIT_TRAIL)]
-        return [
-            *trail,
-            *(
-                word
-                for file in (_TIERS_OF_EXPERIMENT_1, RESOURCES)
-                for word in ("-f", os.path.relpath(file))
-            ),
-        ]
+    def _declared(self) -> str:
+        files = [os.path.relpath(file) for file in (_TIERS_OF_EXPERIMENT_1, RESOURCES)]
+        return shlex.join(
+            ["--audit-file", f"{self.output / AUDIT_TRAIL}", "-f", files[0], "-f", files[1]]
+        )
 
 
 def time_words(at_seconds: float) -> str:
@@ -402,15 +378,8 @@ def _within(
     name: str, *, unit: str, expected: float, measured: float | None, percent: int
 ) -> Check:
     expected = round(expected, 2)
-    return Check(
-        about=USAGE,
-        name=name,
-        unit=unit,
-        expected=expected,
-        measured=measured,
-        lowest=expected * (1 - percent / 100),
-        highest=expected * (1 + percent / 100),
-        tolerance=f"-{percent} % / +{percent} %",
+    return within(
+        USAGE, name, unit, expected=expected, measured=measured, below=percent, above=percent
     )
 
 

@@ -8,12 +8,12 @@ import contextlib
 import json
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import urllib3
 from confluent_kafka import KafkaException
@@ -21,14 +21,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
-from demo.board import Board
+from demo.board import Board, repeated
 from demo.episode import TierStep
 from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Foretold, Throttles, ThrottleStep
 from demo.parts import NAMESPACE, POLICY
 from demo.script import BROKER, BROKERS, BUSINESSES
 from demo.words import MarkKind
 from lab.episodes import Operation
-from lab.kafka import BrokersLab, KafkaLab
+from lab.kafka import BrokerPlan, BrokersLab, KafkaLab
 from lab.prometheus import PrometheusLab
 from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWatch, QuotaWrite, watched_quotas
 from lab.rates import ByteSeries, growth, steady_mean
@@ -37,7 +37,6 @@ _NIC = Operation.CONSUME.nic_counter(BROKER)
 _JMX = f'kafka_broker_bytesout_total{{broker="{BROKER}",topic=""}}'
 _START_TIMEOUT_SECONDS = 15
 _TIMEOUT_SECONDS = 5
-_POLL_SECONDS = 1.0
 _EVENTS_POLL_SECONDS = 0.5
 _LEADERS_POLL_SECONDS = 0.1
 _COUNTER = "kafka_broker_bytesin_total"
@@ -47,7 +46,6 @@ def quota_of_user(kafka: BrokersLab, board: Board, user: str) -> QuotaWatch:
     """A watch of one user's produce quota that shows each change on the board."""
 
     def show(write: QuotaWrite) -> None:
-        board.show_quota(user, write.after)
         text = "no quota" if write.after is None else f"quota {write.after / 1e6:g} MB/s"
         board.mark(write.at_seconds, MarkKind.QUOTA, text)
 
@@ -60,7 +58,6 @@ def quotas_of_levels(kafka: BrokersLab, board: Board) -> QuotaWatch:
 
     def show(write: QuotaWrite) -> None:
         level = level_of[write.user]
-        board.show_quota(level, write.after)
         board.mark(
             write.at_seconds,
             MarkKind.QUOTA,
@@ -107,23 +104,13 @@ class LeaderStep:
     broker: int
 
 
-class LeaderWatch(ABC):
-    """While open, writes leaders and live brokers to the board and keeps the leaders' history."""
+class LeaderWatch:
+    """While open, writes the leaders' moves to the board and keeps their history."""
 
-    def __init__(self, board: Board, *, topic: str, partitions: int) -> None:
+    def __init__(self, board: Board) -> None:
         self._board = board
-        self._topic = topic
-        self._partitions = partitions
         self._changed = threading.Condition()
         self._leaders: list[LeaderStep] = []
-
-    @abstractmethod
-    def __enter__(self) -> Self:
-        """Begin to watch; what is there now is known when this returns."""
-
-    @abstractmethod
-    def __exit__(self, *_: object) -> None:
-        """End the watch; what it recorded stays."""
 
     def leaders(self) -> dict[int, int]:
         """Partition -> broker that leads it now; leaderless partitions are left out."""
@@ -133,7 +120,10 @@ class LeaderWatch(ABC):
 
     def wait_for_leader(self, partition: int, broker: int, *, timeout_seconds: float) -> bool:
         """Return True as soon as `broker` leads `partition`, False after `timeout_seconds`."""
-        return self._wait(lambda: self._leader_now(partition) == broker, timeout_seconds)
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._leader_now(partition) == broker, timeout_seconds
+            )
 
     def leader_elected_at(
         self, partition: int, *, other_than: int, after_seconds: float
@@ -154,16 +144,12 @@ class LeaderWatch(ABC):
             (step.broker for step in reversed(self._leaders) if step.partition == partition), None
         )
 
-    def _wait(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(condition, timeout_seconds)
-
-    def _take(self, step: LeaderStep) -> None:
+    def take(self, step: LeaderStep) -> None:
+        """Keep what the cluster said, from any thread."""
         before = self.leaders().get(step.partition)
         with self._changed:
             self._leaders.append(step)
             self._changed.notify_all()
-        self._board.show_leaders(self.leaders())
         if before is not None and before != step.broker:
             to = f"broker {step.broker}" if step.broker >= 0 else "no broker"
             self._board.mark(
@@ -173,153 +159,114 @@ class LeaderWatch(ABC):
             )
 
 
-def watched_leaders(kafka: BrokersLab, board: Board, *, topic: str, partitions: int) -> LeaderWatch:
-    """A watch of this cluster, wherever it keeps its leaders.
+@contextmanager
+def watched_leaders(
+    kafka: BrokersLab, board: Board, *, topic: str, partitions: int
+) -> Iterator[LeaderWatch]:
+    """A watch of this cluster, wherever it keeps its leaders; what is there now is known at once.
 
     Without ZooKeeper the first broker must run while the watch is open.
     """
-    if isinstance(kafka, KafkaLab):
-        connect = kafka.zookeeper_connect
-        return ZooKeeperLeaderWatch(connect, board, topic=topic, partitions=partitions)
-    first = kafka.brokers[0].plan
-    address = f"{first.host}:{first.ports.plain}"
-    return MetadataLeaderWatch(address, board, topic=topic, partitions=partitions)
+    watch = LeaderWatch(board)
+    with (
+        _leaders_of_zookeeper(kafka.zookeeper_connect, watch, topic, range(partitions))
+        if isinstance(kafka, KafkaLab)
+        else _leaders_of_metadata(kafka.brokers[0].plan, watch, topic, range(partitions))
+    ):
+        yield watch
 
 
-class ZooKeeperLeaderWatch(LeaderWatch):
-    """It reads ZooKeeper with a session of its own; times are ZooKeeper's modification times."""
+@contextmanager
+def _leaders_of_zookeeper(
+    connect: str, watch: LeaderWatch, topic: str, partitions: range
+) -> Iterator[None]:
+    """A session of its own reads ZooKeeper; times are ZooKeeper's modification times."""
 
-    def __init__(self, connect: str, board: Board, *, topic: str, partitions: int) -> None:
-        super().__init__(board, topic=topic, partitions=partitions)
-        self._client = KazooClient(hosts=connect, read_only=True)
-
-    def __enter__(self) -> Self:
-        self._client.start(timeout=_START_TIMEOUT_SECONDS)
-        for partition in range(self._partitions):
-            path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
-            self._client.DataWatch(path, partial(self._on_leader, partition))
-        self._client.ChildrenWatch("/brokers/ids", self._on_brokers)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.stop()
-        self._client.close()
-
-    def _on_leader(self, partition: int, data: bytes | None, stat: Any, _event: object) -> None:
+    def on_leader(partition: int, data: bytes | None, stat: Any, _event: object) -> None:
         if data is not None:
-            self._take(LeaderStep(stat.last_modified, partition, int(json.loads(data)["leader"])))
+            watch.take(LeaderStep(stat.last_modified, partition, int(json.loads(data)["leader"])))
 
-    def _on_brokers(self, ids: list[str]) -> None:
-        self._board.show_brokers(frozenset(map(int, ids)))
+    session = KazooClient(hosts=connect, read_only=True)
+    try:
+        session.start(timeout=_START_TIMEOUT_SECONDS)
+        for partition in partitions:
+            path = f"/brokers/topics/{topic}/partitions/{partition}/state"
+            session.DataWatch(path, partial(on_leader, partition))
+        yield
+    finally:
+        session.stop()
+        session.close()
 
 
-class MetadataLeaderWatch(LeaderWatch):
-    """It asks one broker ten times a second.
+@contextmanager
+def _leaders_of_metadata(
+    broker: BrokerPlan, watch: LeaderWatch, topic: str, partitions: range
+) -> Iterator[None]:
+    """One broker is asked ten times a second.
 
     A leader is taken for elected when the last answer without it came: a tenth of a second early
     rather than late.
     """
+    asked = _admin(f"{broker.host}:{broker.ports.plain}")
+    asked_at_seconds = time.time()
 
-    def __init__(self, address: str, board: Board, *, topic: str, partitions: int) -> None:
-        super().__init__(board, topic=topic, partitions=partitions)
-        self._client = AdminClient(
-            {"bootstrap.servers": address, "log_level": 0, "error_cb": _be_quiet}
-        )
-        self._asked_at_seconds = 0.0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="leader-watch", daemon=True)
+    def ask(timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+        nonlocal asked_at_seconds
+        now, before = time.time(), watch.leaders()
+        known = asked.list_topics(timeout=timeout_seconds).topics[topic].partitions
+        for partition in partitions:
+            if known[partition].leader != before.get(partition, -1):
+                watch.take(LeaderStep(asked_at_seconds, partition, known[partition].leader))
+        asked_at_seconds = now
 
-    def __enter__(self) -> Self:
-        self._asked_at_seconds = time.time()
-        self._ask(_START_TIMEOUT_SECONDS)
-        self._thread.start()
-        return self
+    def ask_again() -> None:
+        with contextlib.suppress(KafkaException):  # the next answer brings what this one lacks
+            ask()
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    ask(_START_TIMEOUT_SECONDS)
+    with repeated(ask_again, seconds=_LEADERS_POLL_SECONDS):
+        yield
 
-    def _run(self) -> None:
-        while not self._ended.wait(_LEADERS_POLL_SECONDS):
-            with contextlib.suppress(KafkaException):  # the next answer brings what this one lacks
-                self._ask(_TIMEOUT_SECONDS)
 
-    def _ask(self, timeout_seconds: float) -> None:
-        asked_at = time.time()
-        answer = self._client.list_topics(timeout=timeout_seconds)
-        self._board.show_brokers(frozenset(answer.brokers))
-        known = answer.topics[self._topic].partitions
-        before = self.leaders()
-        for partition in range(self._partitions):
-            leader = known[partition].leader
-            if leader != before.get(partition, -1):
-                self._take(LeaderStep(self._asked_at_seconds, partition, leader))
-        self._asked_at_seconds = asked_at
+def _admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient(
+        {"bootstrap.servers": bootstrap_servers, "log_level": 0, "error_cb": _be_quiet}
+    )
 
 
 def _be_quiet(_error: object) -> None:
     """Ignore connection errors: killed brokers cause them."""
 
 
-class TierWatch:
-    """A context manager; while it is open, every change of a level's state is kept and shown."""
+@contextmanager
+def watched_tiers(kubeconfig: Path, board: Board) -> Iterator[Sequence[TierStep]]:
+    """Every change of a level's state in the policy's status so far, in the order of time."""
+    api = client.CustomObjectsApi(config.new_client_from_config(str(kubeconfig)))
+    policies = ("tidegate.io", "v1alpha1", NAMESPACE, "brokerbandwidthpolicies")
+    steps: list[TierStep] = []
 
-    def __init__(self, kubeconfig: Path, board: Board) -> None:
-        self._api = client.CustomObjectsApi(config.new_client_from_config(str(kubeconfig)))
-        self._board = board
-        self._steps: list[TierStep] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tier-watch", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(_TIMEOUT_SECONDS)
-
-    def steps(self) -> tuple[TierStep, ...]:
-        """Every change so far, in the order of time."""
-        return tuple(self._steps)
-
-    def _run(self) -> None:
-        while not self._ended.wait(_POLL_SECONDS):
-            for tier in self._read():
-                self._take(
-                    TierStep(
-                        time.time(),
-                        str(tier["level"]),
-                        str(tier["state"]),
-                        str(tier.get("because") or ""),
-                    )
-                )
-
-    def _read(self) -> list[dict[str, Any]]:
+    def look() -> None:
         try:
-            policy: Any = self._api.get_namespaced_custom_object(
-                "tidegate.io",
-                "v1alpha1",
-                NAMESPACE,
-                "brokerbandwidthpolicies",
-                POLICY,
-                _request_timeout=_TIMEOUT_SECONDS,
+            policy: Any = api.get_namespaced_custom_object(
+                *policies, POLICY, _request_timeout=_TIMEOUT_SECONDS
             )
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
-            return []  # asked again in a second
-        return list((policy.get("status") or {}).get("levels") or ())
+            return  # asked again in a second
+        for tier in (policy.get("status") or {}).get("levels") or ():
+            take(TierStep(time.time(), tier["level"], tier["state"], tier.get("because") or ""))
 
-    def _take(self, step: TierStep) -> None:
-        before = next((one for one in reversed(self._steps) if one.level == step.level), None)
+    def take(step: TierStep) -> None:
+        before = next((one for one in reversed(steps) if one.level == step.level), None)
         if before is not None and before.state == step.state:
             return
-        self._steps.append(step)
-        self._board.show_state(step.level, step.state)
+        steps.append(step)
         if before is not None:
             because = f": {step.because}" if step.because else ""
-            self._board.mark(
-                step.at_seconds, MarkKind.STATE, f"{step.level} is {step.state}{because}"
-            )
+            text = f"{step.level} is {step.state}{because}"
+            board.mark(step.at_seconds, MarkKind.STATE, text)
+
+    with repeated(look):
+        yield steps
 
 
 _LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -329,66 +276,48 @@ _DYNAMIC = {
 }
 
 
-class ThrottleWatch:
-    """A context manager; while it is open, every change of throttles in Kafka is kept and shown.
+@contextmanager
+def watched_throttles(
+    kafka: BrokersLab, board: Board, *, topics: Sequence[str]
+) -> Iterator[Sequence[ThrottleStep]]:
+    """What was set first, and every change of throttles in Kafka so far, in the order of time.
 
     Brokers and topics are asked once a second for what is set on them.
     """
+    admin = _admin(kafka.bootstrap_servers)
+    brokers = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in BROKERS]
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
 
-    def __init__(self, kafka: BrokersLab, board: Board, *, topics: Sequence[str]) -> None:
-        self._kafka = AdminClient(
-            {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "error_cb": _be_quiet}
-        )
-        self._board = board
-        self._topics = topics
-        self._steps: list[ThrottleStep] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="throttle-watch", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._steps.append(ThrottleStep(time.time(), self._throttles(_START_TIMEOUT_SECONDS)))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def steps(self) -> tuple[ThrottleStep, ...]:
-        """What was set first, and every change so far, in the order of time."""
-        return tuple(self._steps)
-
-    def _throttles(self, timeout_seconds: float) -> Throttles:
+    def throttles(timeout_seconds: float) -> Throttles:
         """Every rate and list that is set now; an error without an answer in that time."""
         found: dict[tuple[str, str], str] = {}
-        brokers = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in BROKERS]
-        topics = [ConfigResource(ResourceType.TOPIC, topic) for topic in self._topics]
-        asked = [*(self._kafka.describe_configs([broker]) for broker in brokers)]
-        asked.append(self._kafka.describe_configs(topics))
+        asked = [*(admin.describe_configs([broker]) for broker in brokers)]
+        asked.append(admin.describe_configs(resources))
         for answers in asked:
             for resource, answer in answers.items():
                 name = f"{resource.restype.name.lower()} {resource.name}"
                 found |= {(name, key): value for key, value in _set(answer.result(timeout_seconds))}
         return found
 
-    def _run(self) -> None:
-        while not self._ended.wait(_POLL_SECONDS):
-            with contextlib.suppress(KafkaException, TimeoutError):  # asked again in a second
-                self._take(ThrottleStep(time.time(), self._throttles(_TIMEOUT_SECONDS)))
+    steps = [ThrottleStep(time.time(), throttles(_START_TIMEOUT_SECONDS))]
 
-    def _take(self, step: ThrottleStep) -> None:
-        before = self._steps[-1].throttles
-        if step.throttles == before:
-            return
-        self._steps.append(step)
-        rate = step.throttles.get((f"broker {BROKER}", LEADER_RATE))
-        self._board.show_quota("move", None if rate is None else int(rate))
-        for where in sorted(before.keys() | step.throttles.keys()):
-            if before.get(where) != step.throttles.get(where):
-                text = (
-                    f"{where[0]}: {where[1]} {_throttle_text(where[1], step.throttles.get(where))}"
-                )
-                self._board.mark(step.at_seconds, MarkKind.THROTTLE, text)
+    def look() -> None:
+        with contextlib.suppress(KafkaException, TimeoutError):  # asked again in a second
+            step, before = ThrottleStep(time.time(), throttles(_TIMEOUT_SECONDS)), steps[-1]
+            if step.throttles != before.throttles:
+                steps.append(step)
+                _mark_throttles(board, step, before.throttles)
+
+    with repeated(look):
+        yield steps
+
+
+def _mark_throttles(board: Board, step: ThrottleStep, before: Throttles) -> None:
+    for where in sorted(before.keys() | step.throttles.keys()):
+        resource, key = where
+        if before.get(where) != step.throttles.get(where):
+            text = f"{resource}: {key} {_throttle_text(key, step.throttles.get(where))}"
+            board.mark(step.at_seconds, MarkKind.THROTTLE, text)
 
 
 _ESTIMATE = (
@@ -438,53 +367,30 @@ def _throttle_text(key: str, value: str | None) -> str:
     return f"= {int(value) / 1e6:.2f} MB/s" if key in (LEADER_RATE, FOLLOWER_RATE) else f"= {value}"
 
 
-class KubernetesEvents:
-    """While it is open, every new Event of the namespace goes to `note`.
+@contextmanager
+def noted_events(kubeconfig: Path, board: Board) -> Iterator[None]:
+    """While it is open, every new Event of the namespace is on the board."""
+    api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
 
-    A context manager. Events that were there before do not count.
-    """
-
-    def __init__(
-        self, kubeconfig: Path, note: Callable[[float, MarkKind, str], None], *, namespace: str
-    ) -> None:
-        self._api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
-        self._note = note
-        self._namespace = namespace
-        self._seen: set[str] = set()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kubernetes-events", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._seen.update(event.metadata.uid for event in self._listed())
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(_TIMEOUT_SECONDS)
-
-    def _run(self) -> None:
-        while not self._ended.wait(_EVENTS_POLL_SECONDS):
-            for event in self._listed():
-                self._show(event)
-
-    def _listed(self) -> list[Any]:
+    def listed() -> list[Any]:
         try:
-            return list(
-                self._api.list_namespaced_event(
-                    self._namespace, _request_timeout=_TIMEOUT_SECONDS
-                ).items
-            )
+            answer = api.list_namespaced_event(NAMESPACE, _request_timeout=_TIMEOUT_SECONDS)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return []  # the events are only shown; the next poll brings what this one missed
+        return list(answer.items)
 
-    def _show(self, event: Any) -> None:
-        if event.metadata.uid in self._seen:
-            return
-        self._seen.add(event.metadata.uid)
-        about = f"{event.involved_object.kind}/{event.involved_object.name}"
-        at = event.metadata.creation_timestamp.timestamp()
-        self._note(at, MarkKind.EVENT, f"{event.reason} ({about}): {event.message}")
+    seen = {event.metadata.uid for event in listed()}
+
+    def look() -> None:
+        for event in listed():
+            if event.metadata.uid not in seen:
+                seen.add(event.metadata.uid)
+                about = f"{event.involved_object.kind}/{event.involved_object.name}"
+                at = event.metadata.creation_timestamp.timestamp()
+                board.mark(at, MarkKind.EVENT, f"{event.reason} ({about}): {event.message}")
+
+    with repeated(look, seconds=_EVENTS_POLL_SECONDS):
+        yield
 
 
 def counted_by_brokers(

@@ -86,52 +86,40 @@ class Check:
         return self.measured is not None and self.lowest <= self.measured <= self.highest
 
 
-def rate_check(
-    about: str, name: str, *, expected_bytes_per_second: float, measured_bytes_per_second: float
+def within(
+    about: str,
+    name: str,
+    unit: str,
+    *,
+    expected: float,
+    measured: float | None,
+    below: int = RATE_BELOW_PERCENT,
+    above: int = RATE_ABOVE_PERCENT,
 ) -> Check:
-    """A rate must lie between 10 % below and 5 % above what the arithmetic expects.
+    """It must lie between so many percent below and above what is expected.
 
-    It is shown in MB/s.
+    Unless said otherwise, that is how exactly a broker holds a quota.
     """
-    expected = expected_bytes_per_second / 1e6
-    return Check(
-        about=about,
-        name=name,
-        unit="MB/s",
-        expected=expected,
-        measured=measured_bytes_per_second / 1e6,
-        lowest=expected * (1 - RATE_BELOW_PERCENT / 100),
-        highest=expected * (1 + RATE_ABOVE_PERCENT / 100),
-        tolerance=f"-{RATE_BELOW_PERCENT} % / +{RATE_ABOVE_PERCENT} %",
-    )
+    lowest, highest = expected * (1 - below / 100), expected * (1 + above / 100)
+    tolerance = f"-{below} % / +{above} %"
+    return Check(about, name, unit, expected, measured, lowest, highest, tolerance)
 
 
 def rate_checks(
     about: str, expected_by_broker: Mapping[int, float], *, measured_by_broker: Mapping[int, float]
 ) -> list[Check]:
-    """One row for each broker that leads and one for their total.
+    """One row for each broker that leads and one for their total, shown in MB/s.
 
     A broker that delivered nothing counts as 0.
     """
-    measured = {broker: measured_by_broker.get(broker, 0.0) for broker in expected_by_broker}
     rows = [
-        rate_check(
-            about,
-            f"broker {broker}",
-            expected_bytes_per_second=expected,
-            measured_bytes_per_second=measured[broker],
-        )
+        (f"broker {broker}", expected, measured_by_broker.get(broker, 0.0))
         for broker, expected in expected_by_broker.items()
     ]
-    expected_total, total = sum(expected_by_broker.values()), sum(measured_by_broker.values())
+    total = ("total", sum(expected_by_broker.values()), sum(measured_by_broker.values()))
     return [
-        *rows,
-        rate_check(
-            about,
-            "total",
-            expected_bytes_per_second=expected_total,
-            measured_bytes_per_second=total,
-        ),
+        within(about, name, "MB/s", expected=expected / 1e6, measured=measured / 1e6)
+        for name, expected, measured in [*rows, total]
     ]
 
 
@@ -150,16 +138,14 @@ def reaction_check(seconds_after_election: float | None) -> Check:
 
 def at_most(about: str, name: str, seconds: float | None, *, most: float) -> Check:
     """A time must not be longer; None = what it ends with never came."""
-    return Check(
-        about,
-        name,
-        "s",
-        most,
-        seconds,
-        lowest=float("-inf"),
-        highest=most,
-        tolerance=f"at most {most:g} s",
-    )
+    tolerance = f"at most {most:g} s"
+    return Check(about, name, "s", most, seconds, float("-inf"), most, tolerance)
+
+
+def at_least(about: str, name: str, percent: float, *, least: float) -> Check:
+    """A share of what is wanted, in percent, must not be lower."""
+    tolerance = f"at least {least:g} %"
+    return Check(about, name, "%", 100.0, percent, least, float("inf"), tolerance)
 
 
 def exact_check(

@@ -1,6 +1,4 @@
-"""Which cluster the scenarios run on: `LAB=node` or `LAB=kind` of the lab, or whatever `KUBECONFIG`
-names.
-"""
+"""Which cluster the scenarios run on: kind of the lab, or whatever `KUBECONFIG` names."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from typing import Protocol
 
 from lab.errors import LabError
 from lab.kubernetes.kind import KindLab
-from lab.kubernetes.node import NodeLab
-from lab.kubernetes.tools import KUBE_NODE, run_kubectl
+from lab.kubernetes.tools import kube_binary, run_kubectl
 from lab.network import Network
 
 
@@ -54,7 +51,7 @@ class ForeignCluster:
     ) -> str:
         """As the protocol says."""
         return run_kubectl(
-            KUBE_NODE.binary(),
+            kube_binary(),
             self.kubeconfig,
             arguments,
             input=input,
@@ -77,18 +74,9 @@ class ForeignCluster:
 
 @contextmanager
 def cluster(network: Network) -> Iterator[Cluster]:
-    """The cluster that the environment asks for; kind where it says nothing."""
-    kind_of_lab = os.environ.get("LAB")
-    if kind_of_lab is None and "KUBECONFIG" in os.environ:
+    """The cluster that KUBECONFIG names; kind where it names none, or with LAB=kind."""
+    if "KUBECONFIG" in os.environ and os.environ.get("LAB") != "kind":
         yield ForeignCluster(Path(os.environ["KUBECONFIG"]))
-    elif kind_of_lab == "node":
-        with NodeLab(network) as node:
-            yield node
-    elif kind_of_lab in (None, "kind"):
+    else:
         with KindLab(network) as kind:
             yield kind
-    else:
-        raise LabError(
-            f"LAB={kind_of_lab} is no cluster of the lab. Say LAB=node, LAB=kind, or "
-            f"KUBECONFIG=<file> without LAB."
-        )

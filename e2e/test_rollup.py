@@ -27,7 +27,6 @@ from lab.episodes import Business, fill_topic, running_clients
 from lab.iceberg import RestCatalog
 from lab.kafka import KafkaLab
 from lab.kubernetes.kind import KindLab
-from lab.kubernetes.node import NodeLab
 from lab.object_stores import ObjectStore
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
@@ -45,7 +44,7 @@ EVERY_MS = 300_000
 @pytest.fixture(scope="module")
 def image(kubernetes: Cluster) -> str:
     """The image of rollup Jobs, on the node."""
-    if not isinstance(kubernetes, NodeLab | KindLab):
+    if not isinstance(kubernetes, KindLab):
         pytest.skip(
             "only nodes of the lab have a folder for the tables that this machine sees, too"
         )
@@ -236,7 +235,7 @@ def wait_for_any_file(store: Any, folder: str) -> None:
 
 def assert_every_right_was_needed(kubernetes: Cluster, scene: Scenario) -> None:
     """What the Jobs' account may do is what they did."""
-    assert isinstance(kubernetes, NodeLab | KindLab)
+    assert isinstance(kubernetes, KindLab)
     who = f"system:serviceaccount:{scene.namespace}:{ACCOUNT}"
     calls = [json.loads(line) for line in kubernetes.calls_path.read_text().splitlines()]
     asked = {

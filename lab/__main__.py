@@ -13,17 +13,15 @@ from collections.abc import Sequence
 
 from lab import cache, doctor
 from lab.errors import LabError
-from lab.kubernetes.tools import HELM, KUBE_NODE, kube_binary
+from lab.kubernetes.tools import HELM, kube_binary
 from lab.packages import CLOCK, PROMETHEUS, kafka_jars, unpacked
 
 # What parts of the lab are made of, downloaded and built before any of them starts: from nothing
 # that takes many minutes.
 
 
-def prepare(cluster: str | None = None) -> None:
-    """For all that needs no Pods, or for a `cluster` of "node" or "kind" instead.
-
-    A cluster comes with the brokers and Prometheus beside it.
+def prepare(*, kind: bool = False) -> None:
+    """For all that needs no Pods, or for kind with brokers and Prometheus beside it instead.
 
     Raises LabError with what could not be had.
     """
@@ -37,34 +35,18 @@ def prepare(cluster: str | None = None) -> None:
     unpacked(PROMETHEUS)
     unpacked(CLOCK)
     HELM.binary()
-    match cluster:
-        case None:
-            kube_binary()
-            chromium()
-        case "node":
-            _prepare_node()
-        case _:
-            _prepare_kind()
+    if kind:
+        from lab.kubernetes.kind import node_data
+        from lab.kubernetes.kind_image import KIND
+
+        KIND.binary()
+        node_data()
+    else:
+        kube_binary()
+        chromium()
 
 
-def _prepare_node() -> None:
-    from lab.kubernetes.node import COREDNS, node_files, pause_image
-
-    KUBE_NODE.binary()
-    COREDNS.binary()
-    node_files()
-    pause_image()
-
-
-def _prepare_kind() -> None:
-    from lab.kubernetes.kind import node_data
-    from lab.kubernetes.kind_image import KIND
-
-    KIND.binary()
-    node_data()
-
-
-_PARTS = ("kafka", "kraft", "prometheus", "kube-api", "node", "kind", "zookeeper")
+_PARTS = ("kafka", "kraft", "prometheus", "kube-api", "kind", "zookeeper")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,7 +81,7 @@ def run_cache(_: argparse.Namespace) -> int:
 def run_prepare(options: argparse.Namespace) -> int:
     """Download and build what is not cached yet, so that no start of a part has to wait for it."""
 
-    prepare(options.cluster)
+    prepare(kind=options.cluster == "kind")
     return 0
 
 
@@ -221,9 +203,7 @@ def _parser() -> argparse.ArgumentParser:
         run=run_cache
     )
     command = commands.add_parser("prepare", help="download and build what is not cached yet")
-    command.add_argument(
-        "cluster", nargs="?", choices=("node", "kind"), help="for Pods too; as root"
-    )
+    command.add_argument("cluster", nargs="?", choices=("kind",), help="for Pods too; as root")
     command.set_defaults(run=run_prepare)
     _add_up(commands.add_parser("up", help="start a lab that stays up"))
     command = commands.add_parser("status", help="list the labs that are up")

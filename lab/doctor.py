@@ -205,10 +205,7 @@ def _perl() -> Finding:
     found = shutil.which("perl")
     if found is not None:
         return Finding("perl", State.PRESENT, found)
-    consequence = (
-        "No kind cluster: the root file system of its node is made with it. The "
-        "one-node lab does without."
-    )
+    consequence = "No kind cluster: the root file system of its node is made with it."
     return Finding("perl", State.LIMITED, "not found", consequence, f"{_APT} perl")
 
 

@@ -404,13 +404,6 @@ class Episode:
         """The longest of them, in seconds; 0 when there was none."""
         return max((seconds for _, seconds in self.silences(level)), default=0)
 
-    def is_silent_at_end(self, level: str) -> bool:
-        """Whether the last silence was still going on when the episode ended."""
-        return any(
-            begin + seconds >= int(self.ended_seconds)
-            for begin, seconds in self.silences(level)[-1:]
-        )
-
     def longest_of_connections(self, level: str, begin_seconds: float, end_seconds: float) -> int:
         """The longest silence of any single connection of the level in that span, in whole seconds.
 

@@ -18,13 +18,10 @@ from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.kind import KindLab
-from lab.kubernetes.node import NodeLab
 from lab.process import ProcessIdentity
 from lab.prometheus import monitoring
 from lab.standing import StandingLab, Wanted, cluster_tools, directory_of, kafka_tools, write_tools
 from lab.zookeeper import ZooKeeperLab
-
-_CLUSTERS: dict[str, type[NodeLab] | type[KindLab]] = {"node": NodeLab, "kind": KindLab}
 
 
 def main(name: str, wanted_json: str) -> int:
@@ -49,7 +46,7 @@ def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, di
     Commands for them are put into `tools`.
     """
     addresses: dict[str, dict[str, Any]] = {"shell": {}}
-    if {"kafka", "prometheus", *_CLUSTERS} & set(wanted.parts):
+    if {"kafka", "prometheus", "kind"} & set(wanted.parts):
         say("kafka", f"starting ZooKeeper and {wanted.brokers} brokers")
         kafka = stack.enter_context(_kafka(wanted))
         addresses["kafka"] = _kafka_addresses(kafka, wanted)
@@ -65,11 +62,14 @@ def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, di
             )
             addresses["prometheus"] = {"url": prometheus.url}
             addresses["shell"]["PROMETHEUS"] = prometheus.url
-        for part in _CLUSTERS.keys() & set(wanted.parts):
-            say(part, "starting a Kubernetes with one node")
-            cluster = _CLUSTERS[part](kafka.bridge)
-            stack.enter_context(cluster)
-            addresses[part] = _cluster_addresses(cluster)
+        if "kind" in wanted.parts:
+            say("kind", "starting a Kubernetes with one node")
+            cluster = stack.enter_context(KindLab(kafka.bridge))
+            addresses["kind"] = {
+                "kubeconfig": str(cluster.kubeconfig),
+                "namespace": cluster.namespace.name,
+                "directory": str(cluster.directory),
+            }
             addresses["shell"]["KUBECONFIG"] = str(cluster.kubeconfig)
             write_tools(tools, cluster_tools(cluster))
     if "kraft" in wanted.parts:
@@ -104,14 +104,6 @@ def _kraft(wanted: Wanted) -> KraftLab:
         users=wanted.users,
         server_properties=wanted.server_properties,
     )
-
-
-def _cluster_addresses(cluster: NodeLab | KindLab) -> dict[str, Any]:
-    return {
-        "kubeconfig": str(cluster.kubeconfig),
-        "namespace": cluster.namespace.name,
-        "directory": str(cluster.directory),
-    }
 
 
 def _kafka_addresses(kafka: KafkaLab, wanted: Wanted) -> dict[str, Any]:

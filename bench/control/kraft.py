@@ -1,5 +1,4 @@
-"""The operator on Kafka 4: many contracts at once, one changed contract, a killed broker, and the
-same work by Kafka's own tools in the same run.
+"""The operator on Kafka 4: many contracts at once, one changed contract, a killed broker.
 
 Ends are taken by asking the brokers, every few milliseconds, so they are that much late.
 """
@@ -7,16 +6,10 @@ Ends are taken by asking the brokers, every few milliseconds, so they are that m
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from statistics import median
 
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 
-from bench.control.latency import (
-    alter_client_quotas_seconds,
-    kafka_configs_seconds,
-    policy_reports,
-    tier_reports,
-)
+from bench.control.latency import policy_reports, tier_reports
 from bench.control.world import (
     GROUP,
     NAMESPACE,
@@ -54,17 +47,13 @@ def kraft_cold(entities: int, runs: int = 3) -> list[Figure]:
     """Until `entities` contracts in ten tiers are in force and in status, from nothing.
 
     One broker. The tiers exist already; the clock starts when the policy is created. The median of
-    `runs` runs, each on a cluster of its own that has had a transaction and a quota before, and
-    Kafka's tools on the last of them. Then one run on a broker that has just been made.
+    `runs` runs, each on a cluster of its own that has had a transaction and a quota before. Then
+    one run on a broker that has just been made.
     """
     taken = []
-    by_command = by_request = 0.0
-    for run in range(runs):
+    for _ in range(runs):
         with kraft_world(1) as on:
             taken.append(_cold_once(on, entities))
-            if run == runs - 1:
-                by_command = median(kafka_configs_seconds(on.kafka, one) for one in range(3))
-                by_request = alter_client_quotas_seconds(on.kafka, 1000)
     with kraft_world(1, used=False) as on:
         first_committed, first_reported = _cold_once(on, entities)
     committed, reported = zip(*taken, strict=True)
@@ -78,19 +67,6 @@ def kraft_cold(entities: int, runs: int = 3) -> list[Figure]:
             "s",
             None,
             f"one run, in status after {first_reported:.3g} s",
-        ),
-        Figure(
-            f"peer on 4.3.1, beside {entities} contracts: kafka-configs, one quota, median of 3",
-            by_command,
-            "s",
-            None,
-        ),
-        Figure(
-            f"peer on 4.3.1, beside {entities} contracts: AlterClientQuotas, 1000 quotas in one "
-            "request: answered",
-            by_request,
-            "s",
-            None,
         ),
     ]
 

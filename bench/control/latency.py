@@ -1,20 +1,16 @@
-"""How long the whole operator takes, what it costs at rest, and its peers.
+"""How long the whole operator takes, and what it costs at rest.
 
 Measured are many contracts at once, one changed contract, and a killed broker. Ends are taken from
 ZooKeeper's own modification times where it has them, in whole milliseconds.
 """
 
 import json
-import socket
-import struct
 import time
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 from typing import Any
 
 import psutil
-from kafka.protocol.admin import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 from bench.control.world import (
     GROUP,
@@ -29,8 +25,6 @@ from bench.control.world import (
     tier,
 )
 from bench.results import Figure, percentile
-from lab.java import start_java
-from lab.kafka import BrokersLab, KafkaLab
 from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 120
@@ -72,13 +66,13 @@ def _committed(on: World) -> int:
     return len(on.zookeeper.get_children("/config/users"))
 
 
-def policy_reports(on: OnKubernetes, entities: int, name: str = POLICY) -> bool:
+def policy_reports(on: OnKubernetes, entities: int) -> bool:
     """Whether the policy's status has all `entities` in sync.
 
     The tiers are asked one by one, and only afterwards: they are large, and to list them all the
     time is half of the server's work.
     """
-    policy_now = on.read("brokerbandwidthpolicies", name)
+    policy_now = on.read("brokerbandwidthpolicies", POLICY)
     return (
         _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
     )
@@ -276,31 +270,6 @@ def rest(on: World, seconds: int) -> list[Figure]:
     ]
 
 
-_MOST_OF_TWO = 2.2
-
-
-def rest_of_two(on: World, other: KafkaLab, entities: int, seconds: int) -> list[Figure]:
-    """What two policies of `entities` contracts each cost at rest, beside what one costs.
-
-    The second is for another Kafka with a ZooKeeper of its own.
-    """
-    cold(on, entities)
-    time.sleep(_SETTLE_SECONDS)
-    one = _share_of_processor(on, seconds)
-    for number in range(TIERS):
-        on.create("businesstiers", tier(number, entities, of="second"))
-    on.create("brokerbandwidthpolicies", policy(other, name="second"))
-    _wait(on, lambda: policy_reports(on, entities, "second"), "both policies", poll_seconds=0.5)
-    time.sleep(_SETTLE_SECONDS)
-    two = _share_of_processor(on, seconds)
-    what = f"at rest for {seconds} s: processor,"
-    return [
-        Figure(f"{what} one policy of {entities} contracts", one, "cores", None),
-        Figure(f"{what} two of them, on two Kafka clusters", two, "cores", None),
-        Figure(f"{what} two policies over one", two / one, "x", _MOST_OF_TWO),
-    ]
-
-
 def _share_of_processor(on: World, seconds: int) -> float:
     operator = psutil.Process(on.operator.pid)
     busy, begun = _processor_seconds(operator), time.monotonic()
@@ -321,106 +290,6 @@ def _znode_versions(on: World) -> int:
 def _object_versions(on: World) -> dict[str, str]:
     listed = on.listed("brokerbandwidthpolicies") + on.listed("businesstiers")
     return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in listed}
-
-
-_PEER_TIMEOUT_SECONDS = 120.0
-_SIZE = struct.Struct(">i")
-_REQUEST_VERSION = 0
-
-
-def peers(entities: int, commands: int) -> list[Figure]:
-    """The same work with Kafka's own tools.
-
-    `commands` quotas by kafka-configs, a process each, and `entities` in one request. That
-    AlterClientQuotas request is what kafka-configs sends, and what a client that batches would
-    send.
-    """
-    with KafkaLab(brokers=3) as kafka:
-        by_command = median([kafka_configs_seconds(kafka, number) for number in range(commands)])
-        by_request = alter_client_quotas_seconds(kafka, entities)
-    return [
-        Figure(f"peer: kafka-configs, one quota, median of {commands}", by_command, "s", None),
-        Figure(
-            f"peer: AlterClientQuotas, {entities} quotas in one request: answered",
-            by_request,
-            "s",
-            None,
-        ),
-    ]
-
-
-def kafka_configs_seconds(kafka: BrokersLab, number: int) -> float:
-    """Seconds of one whole process, as whoever typed it would wait."""
-    arguments = [
-        "--bootstrap-server",
-        kafka.bootstrap_servers,
-        "--alter",
-        "--add-config",
-        "producer_byte_rate=1048576",
-    ]
-    arguments += ["--entity-type", "users", "--entity-name", f"peer-{number}"]
-    started = time.monotonic()
-    directory = kafka.run.path / "kafka-configs"
-    with start_java(
-        "kafka-configs",
-        "kafka.admin.ConfigCommand",
-        arguments=arguments,
-        options=[],
-        jars=kafka.brokers[0].plan.jars(),
-        directory=directory,
-    ) as command:
-        command.expect_success(_PEER_TIMEOUT_SECONDS)
-        return time.monotonic() - started
-
-
-def alter_client_quotas_seconds(kafka: BrokersLab, entities: int) -> float:
-    """Seconds from sending one request for all to its answer.
-
-    The controller gives it when every quota is committed.
-    """
-    answer, seconds = _ask(
-        kafka.bootstrap_servers.split(",")[0],
-        AlterClientQuotasRequest(entries=_entries(entities), validate_only=False),
-    )
-    refused = [entry.error_message for entry in answer.entries if entry.error_code]
-    if refused or len(answer.entries) != entities:
-        raise RuntimeError(
-            f"AlterClientQuotas: {len(answer.entries)} answers, {len(refused)} refused, first: "
-            f"{refused[:1]}"
-        )
-    return seconds
-
-
-def _entries(entities: int) -> list[Any]:
-    kinds = AlterClientQuotasRequest.EntryData
-    return [
-        kinds(
-            entity=[kinds.EntityData(entity_type="user", entity_name=f"batch-{number}")],
-            ops=[
-                kinds.OpData(
-                    key="producer_byte_rate", value=float(1_000_000 + number), remove=False
-                )
-            ],
-        )
-        for number in range(entities)
-    ]
-
-
-def _ask(address: str, request: Any) -> tuple[Any, float]:
-    host, _, port = address.rpartition(":")
-    request.API_VERSION = _REQUEST_VERSION
-    request.with_header(correlation_id=1, client_id="bench")
-    sent = request.encode(version=_REQUEST_VERSION, header=True, framed=True)
-    with (
-        socket.create_connection((host, int(port)), timeout=_PEER_TIMEOUT_SECONDS) as connection,
-        connection.makefile("rb") as answers,
-    ):
-        started = time.monotonic()
-        connection.sendall(sent)
-        (size,) = _SIZE.unpack(answers.read(_SIZE.size))
-        raw = answers.read(size)
-        seconds = time.monotonic() - started
-    return AlterClientQuotasResponse.decode(raw, version=_REQUEST_VERSION, header=True), seconds
 
 
 def _wait(on: World, condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:

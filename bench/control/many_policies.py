@@ -31,7 +31,7 @@ from kubernetes import client, config
 from bench.control.world import CRDS, GROUP, VERSION
 from bench.results import Figure, percentile
 from lab import process
-from lab.kubernetes.api import ApiPlan, KubeApi
+from lab.kubernetes.api import KubeApi
 from lab.operator import operator_command
 from lab.process import Process, wait_until
 from lab.proxy import Proxy
@@ -339,7 +339,7 @@ def _world(policies: int) -> Iterator[World]:
         for name in names:
             _lay_out(zookeeper, name)
         brokers = stack.enter_context(MadeUpBrokers(names))
-        kube = stack.enter_context(KubeApi(ApiPlan(niceness=0)))
+        kube = stack.enter_context(KubeApi(niceness=0))
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", _NAMESPACE)
         api = urlsplit(kube.server)

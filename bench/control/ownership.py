@@ -1,16 +1,13 @@
-"""The way out, and two owners: what is left in ZooKeeper after a policy is deleted, and whether
-anything is written there while two Kubernetes clusters name one Kafka.
-"""
+"""The way out: what is left in ZooKeeper after a policy is deleted."""
 
 import time
-from collections.abc import Iterable, Iterator
 from functools import partial
 
 from kazoo.exceptions import NoNodeError
 from kubernetes.client.exceptions import ApiException
 
 from bench.control.latency import cold
-from bench.control.world import GROUP, NAMESPACE, POLICY, VERSION, World, policy, tier
+from bench.control.world import GROUP, NAMESPACE, POLICY, VERSION, World
 from bench.results import Figure
 from lab.process import wait_until
 
@@ -77,49 +74,3 @@ def _children(on: World, path: str) -> list[str]:
         return list(on.zookeeper.get_children(path))
     except NoNodeError:
         return []
-
-
-def two_owners(first: World, second: World, seconds: int) -> list[Figure]:
-    """The same policy in two Kubernetes clusters, one tier of the second larger than the first's.
-
-    Counted is what changes in ZooKeeper in `seconds` after the second operator refused: quotas,
-    notifications, the ledger and the claim, by their last transactions.
-    """
-    for on, entities in ((first, 10), (second, 20)):
-        on.create("businesstiers", tier(0, entities))
-    first.create("brokerbandwidthpolicies", policy(first.kafka))
-    _waits_for(first, "True", "InSync")
-    second.create("brokerbandwidthpolicies", policy(second.kafka))
-    _waits_for(second, "False", "ClaimedElsewhere")
-    before = dict(_transactions(first))
-    time.sleep(seconds)
-    after = dict(_transactions(first))
-    changed = sum(before.get(path) != after.get(path) for path in before.keys() | after.keys())
-    for on, status, reason in ((first, "True", "InSync"), (second, "False", "ClaimedElsewhere")):
-        _waits_for(on, status, reason)
-    what = f"two API servers, one Kafka, {seconds} s"
-    return [Figure(f"{what}: znodes changed", changed, "znodes", 0, f"of {len(after)}")]
-
-
-def _waits_for(on: World, status: str, reason: str) -> None:
-    wait_until(
-        lambda: (status, reason) in _ready(on),
-        f"Ready={status} {reason}",
-        timeout_seconds=60,
-        processes=[on.operator],
-    )
-
-
-def _ready(on: World) -> list[tuple[str, str]]:
-    conditions = on.read("brokerbandwidthpolicies", POLICY).get("status", {}).get("conditions", [])
-    return [(one["status"], one["reason"]) for one in conditions if one["type"] == "Ready"]
-
-
-def _transactions(
-    on: World, paths: Iterable[str] = ("/config", "/tidegate")
-) -> Iterator[tuple[str, int]]:
-    for path in paths:
-        stat = on.zookeeper.exists(path)
-        if stat is not None:
-            yield path, stat.mzxid
-            yield from _transactions(on, [f"{path}/{name}" for name in _children(on, path)])

@@ -140,22 +140,6 @@ def world(
         yield _with_operator(stack, kafka, kube, log)
 
 
-@contextmanager
-def two_worlds() -> Iterator[tuple[World, World]]:
-    """One Kafka of one broker and two API servers, each with an operator of its own."""
-    with ExitStack() as stack:
-        kafka = stack.enter_context(KafkaLab(brokers=1))
-        kafka.create_topic(TOPIC, [[1], [1], [1]])
-        yield _one_of_two(stack, kafka), _one_of_two(stack, kafka)
-
-
-def _one_of_two(stack: ExitStack, kafka: KafkaLab) -> World:
-    kube = stack.enter_context(KubeApi())
-    kube.install_crds(CRDS)
-    kube.kubectl("create", "namespace", NAMESPACE)
-    return _with_operator(stack, kafka, kube, None)
-
-
 def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path | None) -> World:
     operator = _operator(stack, kube, log)
     zookeeper = KazooClient(kafka.zookeeper_connect)
@@ -214,11 +198,8 @@ def _warm_up(kube: KubeApi, kafka: BrokersLab) -> None:
         objects.delete_namespaced_custom_object(*place, name)
 
 
-def tier(number: int, entities: int, of: str = POLICY) -> dict[str, Any]:
-    """One BusinessTier with its share of `entities` users, each with a contract on the topic.
-
-    `of` is its policy. One with another name than the benchmark's has tiers of other names.
-    """
+def tier(number: int, entities: int) -> dict[str, Any]:
+    """One BusinessTier with its share of `entities` users, each with a contract on the topic."""
     members = [
         {
             "name": f"member-{index}",
@@ -230,11 +211,11 @@ def tier(number: int, entities: int, of: str = POLICY) -> dict[str, Any]:
         }
         for index in range(number, entities, TIERS)
     ]
-    spec = {"policyRef": {"name": of}, "level": "L0", "members": members}
+    spec = {"policyRef": {"name": POLICY}, "level": "L0", "members": members}
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "BusinessTier",
-        "metadata": {"name": f"tier-{number}" if of == POLICY else f"{of}-{number}"},
+        "metadata": {"name": f"tier-{number}"},
         "spec": spec,
     }
 

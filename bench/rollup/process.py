@@ -1,7 +1,7 @@
 """What the rollups' benchmarks do in a process of its own; it prints JSON at its end.
 
 So no Java machine stays in the process that measures. `python -m bench.rollup.process URL FROM_MS
-TO_MS STORE ROUNDS [MASTER]` reads and folds the hours once to warm up, then so many times by the
+TO_MS STORE ROUNDS` reads and folds the hours once to warm up, then so many times by the
 clock, then carries out a whole run, and prints what merged sketches show of each broker.
 """
 
@@ -28,13 +28,11 @@ from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import open_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 
-MASTER = "local[2,3]"
+_MASTER = "local[2,3]"
 QUANTILES = (0.5, 0.95, 0.99)
 
 
-def warm(
-    url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int, master: str = MASTER
-) -> dict[str, object]:
+def warm(url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int) -> dict[str, object]:
     """Seconds of each round of reading, folding and writing, and of a whole run; and quantiles."""
     server = PrometheusServer(url)
     history = HistorySettings(server, scrape_interval_ms=SCRAPE_MS)
@@ -48,7 +46,7 @@ def warm(
         WorkItem(broker, hour, hour + HOUR_MS, part)
         for part, (hour, broker) in enumerate((h, b) for h in hours for b in brokers)
     ]
-    with spark_started("bench", master=master) as spark:
+    with spark_started("bench", master=_MASTER) as spark:
         _ingested(spark.context, order, items)
         seconds = [_ingested(spark.context, order, items) for _ in range(rounds)]
         started = time.perf_counter()
@@ -106,14 +104,13 @@ def _at(counts: Counter[int], share: float) -> float:
 
 def main() -> int:
     """Do what the arguments say, and say what came of it."""
-    url, start_ms, end_ms, store_url, rounds, *master = sys.argv[1:]
+    url, start_ms, end_ms, store_url, rounds = sys.argv[1:]
     done = warm(
         url,
         int(start_ms),
         int(end_ms),
         store_url=store_url,
         rounds=int(rounds),
-        master=master[0] if master else MASTER,
     )
     print(json.dumps(done))
     return 0

@@ -7,11 +7,7 @@ a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
 from __future__ import annotations
 
 import json
-import random
-import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,12 +28,7 @@ from bench.rollup.synthetic import (
     SyntheticCluster,
     made_direction,
 )
-from lab import process
 from lab.cache import RunDirectory
-from lab.network import free_port
-from lab.packages import PROMETHEUS, unpacked
-from lab.process import wait_until
-from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.fold.broker import (
     BrokerFold,
     DirectionTerms,
@@ -46,178 +37,8 @@ from tidegate.rollup.fold.broker import (
     usage_table,
 )
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
-from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.readers import READERS
-
-# How fast each way of reading Prometheus' history is: 2,000 series over two hours at 15 s, as four
-# tasks of the rollup would ask for them.
-#
-# Half are counters of whole bytes, half gauges of rates with many digits, of which a tenth of the
-# clients rest at zero: the one packs to 4 bytes a sample, the other to 9. The client is one process
-# and asks one question at a time; the server shares the machine with it.
-
-
-_BEGIN_SECONDS = 1_700_000_000
-_SCRAPE_SECONDS = 15
-_READ_TIMEOUT_SECONDS = 300
-_BYTES_METRIC, _RATE_METRIC = "kafka_server_bytes_total", "kafka_server_quota_byte_rate"
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much history there is: both metrics for each client of each broker."""
-
-    brokers: int = 4
-    clients: int = 250
-    scrapes: int = 480
-    runs: int = 3
-
-    @property
-    def samples(self) -> int:
-        """Of all series together."""
-        return self.brokers * self.clients * 2 * self.scrapes
-
-    @property
-    def end_ms(self) -> int:
-        """Behind the last scrape."""
-        return (_BEGIN_SECONDS + self.scrapes * _SCRAPE_SECONDS) * 1000
-
-
-def rollup_transport(size: Size | None = None) -> list[Figure]:
-    """The clock's median for each way of reading; all ways must agree.
-
-    Samples a second and the client's processor time are beside it.
-    """
-    size = size or Size()
-    with _prometheus(size) as url:
-        settings = HistorySettings(PrometheusServer(url), scrape_interval_ms=_SCRAPE_SECONDS * 1000)
-        read = {kind.name: _read_all(kind(settings), size) for kind in READERS}
-        expected = (size.samples, next(iter(read.values()))[1])
-        if any(found != expected for found in read.values()):
-            raise RuntimeError(
-                f"the ways of reading disagree on samples and their sum: {read}, expected "
-                f"{expected}"
-            )
-        return [_measured(kind(settings), size) for kind in READERS]
-
-
-def _measured(way: Transport, size: Size) -> Figure:
-    clock, processor = [], []
-    for _ in range(size.runs):
-        started = time.perf_counter(), time.process_time()
-        _read_all(way, size)
-        clock.append(time.perf_counter() - started[0])
-        processor.append(time.process_time() - started[1])
-    way.close()
-    rate = f"{size.samples / median(clock) / 1e6:.2f} M samples/s"
-    note = (
-        f"{rate}; the client's processor {median(processor):.2f} s; best {min(clock):.2f} s, "
-        f"worst {max(clock):.2f} s"
-    )
-    return Figure(
-        f"{size.samples:,} samples read by {way.name}, median of {size.runs}",
-        median(clock),
-        "s",
-        None,
-        note,
-    )
-
-
-def _read_all(way: Transport, size: Size) -> tuple[int, float]:
-    """How many samples there are, and their sum, which differs as soon as one sample does."""
-    found: list[SeriesSamples] = []
-    for broker in range(size.brokers):
-        for metric in (_BYTES_METRIC, _RATE_METRIC):
-            found += way.read(
-                Selection(metric, {"broker": str(broker)}), _BEGIN_SECONDS * 1000, size.end_ms
-            )
-    return sum(len(series.times_ms) for series in found), float(
-        sum(np.sum(series.values) for series in found)
-    )
-
-
-@contextmanager
-def _prometheus(size: Size) -> Iterator[str]:
-    """The address of a Prometheus that holds the history and scrapes nothing."""
-    programs = unpacked(PROMETHEUS) / "usr/bin"
-    with RunDirectory() as run:
-        text, data, port = run.path / "history.om", run.path / "data", free_port()
-        _write_history(text, size)
-        blocks = [
-            str(programs / "promtool"),
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            str(text),
-            str(data),
-        ]
-        subprocess.run(blocks, check=True, capture_output=True, timeout=_READ_TIMEOUT_SECONDS)
-        text.unlink()
-        (run.path / "prometheus.yml").write_text("{}")
-        options = [
-            f"--storage.tsdb.path={data}",
-            "--storage.tsdb.retention.time=100y",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ]
-        argv = [str(programs / "prometheus"), f"--config.file={run.path}/prometheus.yml", *options]
-        url = f"http://127.0.0.1:{port}"
-        with process.start(
-            "prometheus", argv, log_path=run.path / "prometheus.log", working_directory=run.path
-        ) as server:
-            wait_until(
-                lambda: _is_ready(url),
-                "Prometheus to be ready",
-                timeout_seconds=60,
-                processes=[server],
-            )
-            yield url
-
-
-def _write_history(path: Path, size: Size) -> None:
-    chance = random.Random(1)
-    times = [_BEGIN_SECONDS + index * _SCRAPE_SECONDS for index in range(size.scrapes)]
-    with path.open("w") as text:
-        for metric in (_BYTES_METRIC, _RATE_METRIC):
-            text.write(f"# TYPE {metric} unknown\n")
-            for broker in range(size.brokers):
-                for client in range(size.clients):
-                    client_id = json.dumps(f"client-{client}")
-                    names = f'broker="{broker}",user="user-{client % 40}",client_id={client_id}'
-                    labels = f"{metric}{{{names}}}"
-                    values = (
-                        _counter(chance, size)
-                        if metric == _BYTES_METRIC
-                        else _gauge(chance, size, client)
-                    )
-                    text.writelines(
-                        f"{labels} {value!r} {at}\n"
-                        for at, value in zip(times, values, strict=True)
-                    )
-        text.write("# EOF\n")
-
-
-def _counter(chance: random.Random, size: Size) -> Iterator[int]:
-    total, most = 0, chance.randrange(1_000, 10_000_000)
-    for _ in range(size.scrapes):
-        total += chance.randrange(most)
-        yield total
-
-
-def _gauge(chance: random.Random, size: Size, client: int) -> Iterator[float]:
-    most = chance.uniform(1e3, 1e6) if client % 10 else 0.0
-    return (chance.uniform(0.5, 1.0) * most for _ in range(size.scrapes))
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/-/ready", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
 
 # What the fold costs for each sample, and how near its estimates come to a broker whose every byte
 # is known.
@@ -523,8 +344,6 @@ SAMPLES_PER_SECOND = 2_500_000
 _COLD_SECONDS, _COLD_MEGABYTES = 14.0, 1200.0
 _SLOPE_NANOSECONDS = 800.0  # twice what reading, folding and writing alone may take
 _MOST_OFF_PERCENT = 15.0  # of the line: what "linear" means here
-_EXECUTORS = (1, 2, 4)
-_EXECUTOR_MEGABYTES = 1024
 _ROUNDS = 5
 _TIMEOUT_SECONDS = 400
 
@@ -653,24 +472,6 @@ def _fitted(runs: Sequence[Warm], what: str) -> list[Figure]:
     ]
 
 
-def executor_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
-    """The same hour with one, two and four executors of one core, each a process of its own."""
-    cluster = cluster or SyntheticCluster(BEGIN_MS)
-    figures = []
-    with _serving(cluster) as (url, folder):
-        for count in _EXECUTORS:
-            master = f"local-cluster[{count},1,{_EXECUTOR_MEGABYTES}]"
-            warm = _warm(url, cluster, folder / str(count), rounds=3, master=master)
-            note = (
-                f"reading, folding and writing alone {median(warm.rounds):.1f} s, "
-                f"{cluster.samples / median(warm.rounds) / 1e6:.2f} M samples/s; most memory of "
-                f"all {warm.cost.peak_bytes / 1e6:,.0f} MB"
-            )
-            name = f"one hour of {_size(cluster)}, warm, executors {count}: a whole run"
-            figures.append(Figure(name, warm.whole, "s", None, note))
-    return figures
-
-
 def _grown(cluster: SyntheticCluster) -> Warm:
     with _serving(cluster) as (url, folder):
         return _warm(url, cluster, folder, rounds=1)
@@ -705,11 +506,8 @@ def _serving(cluster: SyntheticCluster) -> Iterator[tuple[str, Path]]:
             yield prometheus.url, made
 
 
-def _warm(
-    url: str, cluster: SyntheticCluster, folder: Path, *, rounds: int, master: str = ""
-) -> Warm:
+def _warm(url: str, cluster: SyntheticCluster, folder: Path, *, rounds: int) -> Warm:
     arguments = [url, str(cluster.start_ms), str(cluster.end_ms), _address(folder), str(rounds)]
-    arguments += [master] if master else []
     cost = cost_of(
         [sys.executable, "-m", "bench.rollup.process", *arguments], timeout_seconds=_TIMEOUT_SECONDS
     )

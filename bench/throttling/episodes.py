@@ -17,9 +17,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from matplotlib.axes import Axes
-
-from bench.pictures import Colour, picture
 from bench.results import Figure, Measured, quiet
 from bench.throttling.stage import (
     HIGH_LIMIT,
@@ -45,6 +42,18 @@ from lab.episodes import (
 from lab.errors import LabError
 from lab.quota_watch import QuotaWatch
 from lab.rates import SAWTOOTH_SECONDS
+from tidegate.rollup.report.svg import (
+    Markup,
+    Scale,
+    horizontal_axis,
+    horizontal_line,
+    labelled,
+    line,
+    round_ticks,
+    svg_file,
+    text,
+    vertical_axis,
+)
 
 FOLDER = Path("docs/measurements")
 
@@ -82,16 +91,13 @@ def keep(played: Episode, name: str) -> None:
 
 
 PICTURE = FOLDER / "episodes.svg"
-_COLOURS = {
-    "nic": Colour.NIC,
-    "L0": Colour.LEVEL_0,
-    "L1": Colour.LEVEL_1,
-    "L2": Colour.LEVEL_2,
-    "L3": Colour.LEVEL_3,
-}
 _SPEEDS = ("ladder", "drain")
+_LEVELS = ("L0", "L1", "L2", "L3")
+_LINES = {"nic": "--ink", **{level: f"--{level.lower()}" for level in _LEVELS}}
 _EVERY_SECONDS = 3
-_SHOWN_SECONDS = 240
+_SHOWN_SECONDS = 200
+_TOP, _PANEL_HEIGHT, _ROW_HEIGHT = 96, 130, 176
+_LEFT, _PANEL_WIDTH, _COLUMN_WIDTH = 44, 380, 440
 
 
 def episodes_picture() -> str:
@@ -99,43 +105,61 @@ def episodes_picture() -> str:
 
     Raises FileNotFoundError where one was not measured.
     """
-    rows = list(product(Operation, (1, 6)))
-    with picture(height_inches=9.0) as (figure, svg):
-        axes = figure.subplots(len(rows), len(_SPEEDS), sharex=True, sharey="row")
-        for row, (operation, connections) in enumerate(rows):
-            for column, speed in enumerate(_SPEEDS):
-                _draw(
-                    axes[row][column],
-                    operation,
-                    _read(FOLDER / f"episode-{operation.value}-{connections}-{speed}.csv"),
-                )
-            axes[row][0].set_ylabel(f"{operation.value}, {connections} conn.\nMB/s, mean of 12 s")
-        axes[0][0].set_title("Ladder", fontsize=10)
-        axes[0][1].set_title("Drain", fontsize=10)
-        axes[0][1].legend(fontsize=8, loc="center right", frameon=False)
-        for axis in axes[-1]:
-            axis.set_xlabel("seconds since the limit was lowered")
-    return svg.text
+    parts = [*_legend()]
+    for row, (operation, connections) in enumerate(product(Operation, (1, 6))):
+        name = f"{operation.value}-{connections}"
+        shown = [_means(_read(FOLDER / f"episode-{name}-{speed}.csv")) for speed in _SPEEDS]
+        ticks = round_ticks(max(max(means) for each in shown for means in each.values()), count=4)
+        top = _TOP + row * _ROW_HEIGHT
+        upward = Scale(0, ticks[-1], top + _PANEL_HEIGHT, top)
+        for column, (speed, means) in enumerate(zip(_SPEEDS, shown, strict=True)):
+            left = _LEFT + column * _COLUMN_WIDTH
+            across = Scale(0, _SHOWN_SECONDS, left, left + _PANEL_WIDTH)
+            plural = "s" if connections > 1 else ""
+            title = f"{operation.value}, {connections} connection{plural}, {speed.title()}: MB/s"
+            parts += [
+                text(title, left, top - 9, class_="faint"),
+                vertical_axis(upward, labelled(ticks), left=left, right=across.end),
+                horizontal_axis(
+                    across, labelled(range(0, _SHOWN_SECONDS + 1, 40)), top=top, bottom=upward.begin
+                ),
+                *_curves(means, across, upward),
+                horizontal_line(
+                    upward.at(LIMITS[operation] / MB), left, across.end, class_="limit"
+                ),
+            ]
+    description = "Means of 12 s, over the seconds since the limit was lowered."
+    return svg_file("Episodes of throttling", description, parts, height=_TOP + 4 * _ROW_HEIGHT)
 
 
-def _draw(axes: Axes, operation: Operation, rates: Mapping[str, Sequence[float]]) -> None:
-    for who, colour in _COLOURS.items():
-        means = [
+def _legend() -> Iterator[Markup]:
+    words = "means of 12 s, over the seconds since the limit was lowered (dashed: the limit)"
+    yield text(words, 400, 54, class_="faint")
+    for place, (who, colour) in enumerate(_LINES.items()):
+        at = 14 + 70 * place
+        yield line([(at, 50), (at + 22, 50)], style=f"stroke:var({colour});stroke-width:2")
+        yield text("NIC" if who == "nic" else who, at + 28, 54)
+
+
+def _means(rates: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Of the last 12 s, in MB/s, by who."""
+    return {
+        who: [
             sum(rates[who][end - SAWTOOTH_SECONDS : end]) / SAWTOOTH_SECONDS / 1000
             for end in range(SAWTOOTH_SECONDS, min(len(rates[who]), _SHOWN_SECONDS), _EVERY_SECONDS)
         ]
-        times = [SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS for place in range(len(means))]
-        axes.plot(
-            times,
-            means,
-            color=colour,
-            label="NIC" if who == "nic" else who,
-            linewidth=1.6 if who == "nic" else 1.1,
-        )
-    axes.axhline(
-        LIMITS[operation] / MB, color=Colour.LIMIT, linewidth=1.0, linestyle="--", label="limit"
-    )
-    axes.set_ylim(bottom=0)
+        for who in _LINES
+    }
+
+
+def _curves(means: Mapping[str, Sequence[float]], across: Scale, upward: Scale) -> Iterator[Markup]:
+    for who, colour in _LINES.items():
+        points = [
+            (across.at(SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS), upward.at(mean))
+            for place, mean in enumerate(means[who])
+        ]
+        width = 1.6 if who == "nic" else 1.1
+        yield line(points, style=f"stroke:var({colour});stroke-width:{width}")
 
 
 def _read(path: Path) -> dict[str, list[float]]:

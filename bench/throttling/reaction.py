@@ -26,7 +26,6 @@ _USERS = 4
 _TIMEOUT_SECONDS = 240
 _APART_SECONDS = 20  # an episode soon after another is met with more patience
 _PROMETHEUS_AND_BROKER = 1
-_BURST_SECONDS, _BURSTS_APART_SECONDS = 0.9, 8.0
 
 
 class _NicAndClients:
@@ -76,30 +75,6 @@ def throttle_reaction(
         Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
         Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound_seconds),
     ]
-
-
-def short_bursts(bursts: int = 12) -> list[Figure]:
-    """How many quotas are written because of slight bursts over the NIC's limit.
-
-    Each is shorter than the two scrapes that have to agree on it.
-    """
-    nic, chance = _NicAndClients(), Random(7)
-    with _watched(nic, 1) as on:
-        began = time.time()
-        for _ in range(bursts):
-            time.sleep(_BURSTS_APART_SECONDS + chance.random())
-            nic.set(_SLIGHTLY_OVER)
-            time.sleep(_BURST_SECONDS)
-            nic.set(_CALM)
-        time.sleep(_BURSTS_APART_SECONDS)
-        written = sum(
-            on.zookeeper.exists(_znode(user)).last_modified > began for user in range(_USERS)
-        )
-    what = (
-        f"quotas written after {bursts} bursts of {_BURST_SECONDS:g} s to "
-        f"{100 * _SLIGHTLY_OVER // _LIMIT} % of the limit, scrape 1 s"
-    )
-    return [Figure(what, written, "quotas", 0, "two of three samples have to agree")]
 
 
 @contextmanager

@@ -14,9 +14,8 @@ import json
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,6 +54,7 @@ def service_account_key() -> str:
 _GARBAGE_PERCENT = "400"
 _START_TIMEOUT_SECONDS = 60.0
 _ADMIN = "admin"
+_HOST = "127.0.0.1"
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "cronjob-controller",
@@ -73,25 +73,6 @@ _CONTROLLERS = (
 )
 
 
-@dataclass(frozen=True)
-class ApiPlan:
-    """Where the API listens, who may use it, and what is different with a node.
-
-    `users` (user -> group) may use it beside the administrator. `binary` gives the program that
-    holds the parts, and builds it where it has to. With the `niceness` 0 it gets the processor
-    before other parts of the lab, as one that has a machine of its own.
-    """
-
-    binary: Callable[[], Path] = kube_binary
-    host: str = "127.0.0.1"
-    users: Mapping[str, str] = field(default_factory=dict)
-    # Without the reconciler, because an API server refuses to advertise a loopback address in the
-    # Service `kubernetes`.
-    apiserver_flags: Sequence[str] = ("--endpoint-reconciler-type=none",)
-    controllers: Sequence[str] = _CONTROLLERS
-    niceness: int = NICENESS
-
-
 class KubeApi:
     """A running Kubernetes API for as long as the `with` block lasts.
 
@@ -100,19 +81,22 @@ class KubeApi:
     although the CRD is Established, so install CRDs once per session.
     """
 
-    def __init__(self, plan: ApiPlan | None = None) -> None:
-        self._plan = plan or ApiPlan()
+    def __init__(self, *, niceness: int = NICENESS) -> None:
+        """With the `niceness` 0 it gets the processor before other parts of the lab, as one that
+        has a machine of its own.
+        """
+        self._niceness = niceness
         self._processes: dict[str, Process] = {}
-        self._tokens = {user: secrets.token_hex(16) for user in (_ADMIN, *self._plan.users)}
+        self._token = secrets.token_hex(16)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._binary = self._plan.binary()
+        self._binary = kube_binary()
         with ExitStack() as stack:
             self.directory = stack.enter_context(RunDirectory()).path
             self.kubeconfig = self.directory / "admin.kubeconfig"
-            self._port = free_port(self._plan.host)
-            self.server = f"https://{self._plan.host}:{self._port}"
+            self._port = free_port(_HOST)
+            self.server = f"https://{_HOST}:{self._port}"
             stack.callback(self._kill)
             self._start()
             self._stack = stack.pop_all()
@@ -148,12 +132,6 @@ class KubeApi:
         self.kubectl("apply", "--server-side", "--validate=strict", *files)
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
 
-    def kubeconfig_of(self, user: str) -> Path:
-        """A kubeconfig for one of the plan's users; KeyError for anybody else."""
-        return self.kubeconfig_for(
-            token=self._tokens[user], path=self.directory / f"{user.replace(':', '-')}.kubeconfig"
-        )
-
     def kubeconfig_for(self, *, token: str, path: Path) -> Path:
         """Write a kubeconfig with the bearer `token` to `path`; returns `path`.
 
@@ -186,18 +164,15 @@ class KubeApi:
         self._etcd_url = self._start_etcd()
         self._start_apiserver()
         self._wait_until_ready(
-            "127.0.0.1", self._start_controller_manager(), "the controller manager", path="/healthz"
+            self._start_controller_manager(), "the controller manager", path="/healthz"
         )
         say("kube-api", f"ready at {self.server} after {time.monotonic() - started:.1f} s")
 
     def _write_credentials(self) -> None:
         _write_private(self.directory / "service-account.key", service_account_key())
-        groups = {_ADMIN: "system:masters", **self._plan.users}
-        lines = [
-            f'{token},{user},{user},"{groups[user]}"\n' for user, token in self._tokens.items()
-        ]
-        _write_private(self.directory / "tokens.csv", "".join(lines))
-        self.kubeconfig_for(token=self._tokens[_ADMIN], path=self.kubeconfig)
+        line = f'{self._token},{_ADMIN},{_ADMIN},"system:masters"\n'
+        _write_private(self.directory / "tokens.csv", line)
+        self.kubeconfig_for(token=self._token, path=self.kubeconfig)
 
     def _run(self, part: str, *flags: str) -> None:
         log_path = self.directory / "log" / f"{part}.log"
@@ -207,7 +182,7 @@ class KubeApi:
             argv,
             log_path=log_path,
             environment={"GOGC": _GARBAGE_PERCENT},
-            niceness=self._plan.niceness,
+            niceness=self._niceness,
         )
 
     def _start_etcd(self) -> str:
@@ -230,8 +205,8 @@ class KubeApi:
         self._run(
             "kube-apiserver",
             f"--etcd-servers={self._etcd_url}",
-            f"--bind-address={self._plan.host}",
-            f"--advertise-address={self._plan.host}",
+            f"--bind-address={_HOST}",
+            f"--advertise-address={_HOST}",
             f"--secure-port={self._port}",
             f"--cert-dir={self.directory / 'pki'}",
             f"--token-auth-file={self.directory / 'tokens.csv'}",
@@ -241,9 +216,10 @@ class KubeApi:
             f"--service-account-signing-key-file={self.directory / 'service-account.key'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--profiling=false",
-            *self._plan.apiserver_flags,
+            # it refuses to advertise a loopback address in the Service `kubernetes`
+            "--endpoint-reconciler-type=none",
         )
-        self._wait_until_ready(self._plan.host, self._port, "the Kubernetes API", path="/readyz")
+        self._wait_until_ready(self._port, "the Kubernetes API", path="/readyz")
 
     def _start_controller_manager(self) -> int:
         port = free_port()
@@ -258,26 +234,26 @@ class KubeApi:
             "--leader-elect=false",
             f"--service-account-private-key-file={self.directory / 'service-account.key'}",
             f"--root-ca-file={self.directory / 'pki' / 'apiserver.crt'}",
-            f"--controllers={','.join(self._plan.controllers)}",
+            f"--controllers={','.join(_CONTROLLERS)}",
         )
         return port
 
-    def _wait_until_ready(self, host: str, port: int, what: str, *, path: str) -> None:
+    def _wait_until_ready(self, port: int, what: str, *, path: str) -> None:
         wait_until(
-            lambda: _answers(host, port, path),
+            lambda: _answers(port, path),
             what,
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=list(self._processes.values()),
         )
 
 
-def _answers(host: str, port: int, path: str) -> bool:
+def _answers(port: int, path: str) -> bool:
     # Each part has signed its own certificate by now or not yet; whether it is ready is all that is
     # asked, on this machine.
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(host, port, timeout=patience(5), context=trusting)
+    connection = http.client.HTTPSConnection(_HOST, port, timeout=patience(5), context=trusting)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK

@@ -135,7 +135,10 @@ class KindLab:
         return self._engine.environment
 
     def shared_folder(self, name: str) -> tuple[Path, str]:
-        """As `NodeLab.shared_folder`."""
+        """A folder that any user of any Pod may write: its path here, and on the node.
+
+        The path on the node is for a hostPath. The folder goes with the lab.
+        """
         path = self._calls / "shared" / name
         path.mkdir(parents=True)
         path.chmod(0o777)

@@ -3,7 +3,7 @@
 `kube` is the API server's parts of a Kubernetes in one program, `kube-node` has a node's as well.
 
 The first build of a machine compiles most of Kubernetes (five to nine minutes on two cores).
-`api` and `node` run the parts.
+`api` and `kind` run the parts.
 """
 
 from __future__ import annotations

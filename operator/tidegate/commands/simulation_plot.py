@@ -22,6 +22,7 @@ from tidegate.rollup.report.svg import (
     labelled,
     line,
     round_ticks,
+    svg_file,
     text,
     vertical_axis,
 )
@@ -48,21 +49,6 @@ _TIME_STEPS: Final = (
     *(10, 30, 60, 120, 300, 600, 900, 1800),
     *(3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600),
 )
-_STYLE: Final = """
-:root { --page: #fff; --ink: #1f2933; --faint: #52606d; --rule: #d5dbe1; --limit: #b3261e;
-  --l0: #1b4f8f; --l1: #2a9187; --l2: #d08a12; --l3: #a83a6b; --other: #8b97a3; --row: #eef1f4; }
-@media (prefers-color-scheme: dark) { :root { --page: #14181d; --ink: #e4e8ec; --faint: #a3afba;
-  --rule: #3a444e; --limit: #ff8a7a; --l0: #6ea6e8; --l1: #4fc2b5; --l2: #f0b04c; --l3: #e77fae;
-  --other: #74808c; --row: #222a32; } }
-svg { font: 12px system-ui, "DejaVu Sans", sans-serif; }
-text { fill: var(--ink); } .axis text, text.axis-title, text.faint { fill: var(--faint); }
-text.title { font-size: 16px; font-weight: 600; } .axis line { stroke: var(--rule); }
-.page { fill: var(--page); } .row { fill: var(--row); } .silent { fill: var(--ink); }
-.l0 { fill: var(--l0); } .l1 { fill: var(--l1); } .l2 { fill: var(--l2); } .l3 { fill: var(--l3); }
-.other { fill: var(--other); } polyline { fill: none; stroke: var(--ink); stroke-width: .6; }
-line.limit { stroke: var(--limit); stroke-width: 1.6; stroke-dasharray: 5 3; }
-text.limit { fill: var(--limit); }
-"""
 
 
 def simulation_svg(name: str, played: Play, outcome: Outcome) -> str:
@@ -80,22 +66,7 @@ def simulation_svg(name: str, played: Play, outcome: Outcome) -> str:
         f"Load of brokers by level against their limits, and quotas of lowered members, over "
         f"{elapsed_words(outcome.seconds)}."
     )
-    drawn = element(
-        "svg",
-        element("title", f"Simulation {name}"),
-        element("desc", described),
-        element("style", Markup(_STYLE)),
-        bar(0, 0, WIDTH, height, class_="page"),
-        text(f"Simulation {name}", 14, 26, class_="title"),
-        *_legend(played),
-        *parts,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {height:g}",
-        width=str(WIDTH),
-        height=f"{height:g}",
-        role="img",
-    )
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{drawn}\n'
+    return svg_file(f"Simulation {name}", described, [*_legend(played), *parts], height=height)
 
 
 def _nics(outcome: Outcome) -> Sequence[NicOutcome]:

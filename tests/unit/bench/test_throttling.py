@@ -67,25 +67,3 @@ def test_a_nic_that_dips_within_the_limit_for_less_than_a_sawtooth_is_not_within
     # each mean of 24 s with all 14 empty seconds in it is within the limit: 11 of them
     nic = [12 * LIMIT // 5] * 30 + [0] * 14 + [12 * LIMIT // 5] * 40
     assert played([1] * 84, nic, writes=[lowered(30, 4)]).seconds_until_within() is None
-
-
-def test_a_nic_is_within_from_the_first_second_of_a_mean_that_stays_so() -> None:
-    nic = [2 * LIMIT] * 30 + [0] * 60
-    # 24 s that hold twice the limit for at most 12.6 s are within the limit + 5 %
-    assert played([1] * 90, nic, writes=[lowered(30, 4)]).seconds_until_within() == 12
-
-
-def test_a_tier_at_rest_is_held_against_its_quota_or_against_what_it_wants_where_that_is_less() -> (
-    None
-):
-    low, high = (
-        played([4] * 40, [1] * 40, writes=[lowered(0, 4)]),
-        played([4] * 40, [1] * 40, writes=[lowered(0, 16)]),
-    )
-    assert (low.rate_at_rest("L3"), low.expected_at_rest("L3")) == (pytest.approx(4), 4)
-    assert (high.rate_at_rest("L3"), high.expected_at_rest("L3")) == (pytest.approx(4), L3.wanted)
-
-
-def test_a_return_is_full_when_twelve_seconds_hold_what_is_wanted() -> None:
-    back = played([4] * 20 + [0] * 5 + [10] * 30, [1] * 20, writes=[lowered(0, 4)], raised=20.0)
-    assert back.seconds_until_all_full() == 5 == back.seconds_until_full("L3")

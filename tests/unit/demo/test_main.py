@@ -146,18 +146,6 @@ def test_an_unknown_kafka_is_refused_before_anything_starts(
     assert not program.OUTPUT.exists()
 
 
-def test_what_is_unknown_is_refused_at_once_not_one_after_the_other(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("DEMO", "fast")
-    monkeypatch.setenv("KAFKA", "2.8")
-    assert ends_with(monkeypatch, fails) == 2
-    said = capsys.readouterr().out
-    assert "'fast'" in said
-    assert "'2.8'" in said
-    assert not program.OUTPUT.exists()
-
-
 def test_help_says_what_it_does_and_starts_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

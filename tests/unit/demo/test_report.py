@@ -207,30 +207,8 @@ def test_the_whole_page_and_the_summary_hold_them(
 # failed says that.
 
 
-def rows(section: str) -> list[list[str]]:
-    return [
-        re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", section)
-    ]
-
-
 def test_it_leads_to_the_usage_report_of_the_same_run(rolled_up: RolledUp) -> None:
     assert '<a href="usage/report.html">' in usage_html(rolled_up())
-
-
-def test_every_user_has_a_line_with_its_tier_and_who_has_none_comes_last(
-    rolled_up: RolledUp,
-) -> None:
-    found = rows(usage_html(rolled_up()))
-    assert [line[:2] for line in found] == [
-        ["accounting", "alice"],
-        ["sales (L0)", "checkout"],
-        ["logistics (L1)", "orders"],
-        ["discovery (L2)", "search"],
-        ["analytics (L3)", "reports"],
-        ["none", "not authenticated"],
-    ]
-    assert found[4][4:] == ["3,420 MB", "140 s", "160 s"]
-    assert (found[0][2:4], found[1][4]) == (["", "80 MB"], "0 MB")
 
 
 def test_a_command_that_failed_is_shown_with_its_words_as_text(rolled_up: RolledUp) -> None:

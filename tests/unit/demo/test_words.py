@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo.words import Interruption, exact_check, rate_check, rate_checks, reaction_check
+from demo.words import Interruption, exact_check, rate_checks, reaction_check, within
 
 # --- bounds ---------------------------------------------------------------------------------------
 # A bound is kept or missed by its own limits, and what was not measured is missed.
@@ -23,15 +23,7 @@ from demo.words import Interruption, exact_check, rate_check, rate_checks, react
     ],
 )
 def test_a_rate_may_be_ten_percent_below_and_five_above(measured: float, kept: bool) -> None:
-    assert (
-        rate_check(
-            "phase",
-            "total",
-            expected_bytes_per_second=10_000_000,
-            measured_bytes_per_second=measured,
-        ).kept
-        is kept
-    )
+    assert within("phase", "total", "MB/s", expected=10, measured=measured / 1e6).kept is kept
 
 
 @pytest.mark.parametrize(

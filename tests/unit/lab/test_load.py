@@ -91,10 +91,6 @@ def test_every_second_has_a_row_also_one_without_bytes(tmp_path: Path) -> None:
     assert rows[0].bytes_by_partition == {0: 10, 2: 5}
 
 
-def test_a_client_that_has_not_begun_has_no_rows(tmp_path: Path) -> None:
-    assert read_rows(tmp_path / "rows") == []
-
-
 # --- pacing ---------------------------------------------------------------------------------------
 # A load client's demand: steady, in steps, flat out, with or without a backlog.
 
@@ -121,16 +117,6 @@ def test_a_served_client_moves_its_rate(rate: int) -> None:
     assert moved_bytes(Pacing([RateStep(0, rate)], catch_up_seconds=2), seconds=2) == pytest.approx(
         2 * rate, abs=2 * MESSAGE
     )
-
-
-def test_a_client_flat_out_never_waits() -> None:
-    pacing = Pacing([RateStep(0, None)], catch_up_seconds=0)
-    pacing.moved(10**12)
-    assert pacing.wait_seconds(0.001) == 0
-
-
-def test_no_demand_moves_nothing() -> None:
-    assert moved_bytes(Pacing([RateStep(0, 0)], catch_up_seconds=5), seconds=1) == 0
 
 
 def test_steps_change_the_demand() -> None:
@@ -165,13 +151,3 @@ def test_what_the_host_took_is_neither_busy_nor_idle(tmp_path: Path) -> None:
     assert ProcessorShare.between(before, after) == ProcessorShare(
         busy_percent=50.0, stolen_percent=10.0
     )
-
-
-def test_no_time_is_no_share(tmp_path: Path) -> None:
-    now = times(tmp_path, "100 10 50 1000 40 0 5 20 7 7")
-    assert ProcessorShare.between(now, now) == ProcessorShare(0.0, 0.0)
-
-
-def test_the_kernel_of_this_machine_is_understood() -> None:
-    now = ProcessorTimes.now()
-    assert now.total > now.idle > 0

@@ -75,14 +75,6 @@ def test_a_process_deaf_to_sigterm_is_killed_after_its_grace(tmp_path: Path) -> 
     assert deaf.exit_code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    ("script", "exit_code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9)]
-)
-def test_the_exit_code_is_reported(script: str, exit_code: int, tmp_path: Path) -> None:
-    with process.start("short", ["sh", "-c", script], log_path=tmp_path / "log") as short:
-        assert short.wait(5) == exit_code
-
-
 def test_a_failure_shows_the_end_of_the_log(tmp_path: Path, golden: Callable[[str], None]) -> None:
     with (
         process.start(
@@ -187,11 +179,6 @@ def test_a_part_that_does_not_start_twice_is_an_error() -> None:
 
 # --- waiting --------------------------------------------------------------------------------------
 # Waiting is bounded, and its error shows why.
-
-
-def test_what_the_condition_gave_is_returned() -> None:
-    answers = iter([None, "", "there"])
-    assert wait_until(lambda: next(answers), "it", timeout_seconds=5, poll_seconds=0) == "there"
 
 
 def test_a_condition_that_never_comes_is_an_error_that_names_it(

@@ -46,10 +46,6 @@ def test_nothing_is_delivered_outside_the_samples(at: float, delivered: float) -
     assert ByteSeries([Sample(10.0, 50), Sample(12.0, 200)]).delivered_until(at) == delivered
 
 
-def test_samples_may_come_in_any_order() -> None:
-    assert ByteSeries([Sample(2.0, 20), Sample(1.0, 10)]).per_second(1.0, 1) == [20.0]
-
-
 def test_a_series_without_samples_is_a_rate_of_zero() -> None:
     assert steady_mean(ByteSeries([]), 0.0, 24) == 0
 

@@ -14,6 +14,22 @@ from typing import Final
 WIDTH: Final = 880
 LABELS_WIDTH: Final = 244  # left of bars with a name: 32 characters
 
+# Of a file, which has no page around it.
+_FILE_STYLE = """
+:root { --page: #fff; --ink: #1f2933; --faint: #52606d; --rule: #d5dbe1; --limit: #b3261e;
+  --l0: #1b4f8f; --l1: #2a9187; --l2: #d08a12; --l3: #a83a6b; --other: #8b97a3; --row: #eef1f4; }
+@media (prefers-color-scheme: dark) { :root { --page: #14181d; --ink: #e4e8ec; --faint: #a3afba;
+  --rule: #3a444e; --limit: #ff8a7a; --l0: #6ea6e8; --l1: #4fc2b5; --l2: #f0b04c; --l3: #e77fae;
+  --other: #74808c; --row: #222a32; } }
+svg { font: 12px system-ui, "DejaVu Sans", sans-serif; }
+text { fill: var(--ink); } .axis text, text.axis-title, text.faint { fill: var(--faint); }
+text.title { font-size: 16px; font-weight: 600; } .axis line { stroke: var(--rule); }
+.page { fill: var(--page); } .row { fill: var(--row); } .silent { fill: var(--ink); }
+.l0 { fill: var(--l0); } .l1 { fill: var(--l1); } .l2 { fill: var(--l2); } .l3 { fill: var(--l3); }
+.other { fill: var(--other); } polyline { fill: none; stroke: var(--ink); stroke-width: .6; }
+line.limit { stroke: var(--limit); stroke-width: 1.6; stroke-dasharray: 5 3; }
+text.limit { fill: var(--limit); }
+"""
 _CHARACTER_WIDTH = 7.0  # of a wide font
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _TIME_STEPS = (
@@ -72,6 +88,28 @@ def plot(
         class_="plot",
     )
     return Plot(key=key, title=title, description=description, svg=svg, legend=legend)
+
+
+def svg_file(title: str, description: str, parts: Iterable[Markup], *, height: float) -> str:
+    """A file with its title that needs nothing else: no page, no script, no font.
+
+    Its colours are those of the reader's light or dark screen: `l0` to `l3`, `other`, `limit`.
+    """
+    drawn = element(
+        "svg",
+        element("title", title),
+        element("desc", description),
+        element("style", Markup(_FILE_STYLE)),
+        bar(0, 0, WIDTH, height, class_="page"),
+        text(title, 14, 26, class_="title"),
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH} {height:g}",
+        width=str(WIDTH),
+        height=f"{height:g}",
+        role="img",
+    )
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{drawn}\n'
 
 
 def element(tag: str, *children: str | None, **attributes: Attribute) -> Markup:
@@ -263,13 +301,8 @@ def stacked_bars(
     bars: Sequence[tuple[str, Sequence[tuple[str, float]], str]],
     *,
     axis: str,
-    value_text: Callable[[float], str] | None = None,
-    extra: Callable[[Scale, float], Sequence[Markup]] | None = None,
 ) -> tuple[list[Markup], float]:
-    """Bars of (name, parts as (CSS class, length), tooltip) from zero, and the height they take.
-
-    `value_text` writes each part's length into it and the sum at its end.
-    """
+    """Bars of (name, parts as (CSS class, length), tooltip) from zero, and the height they take."""
     ticks = round_ticks(
         max((sum(length for _, length in parts) for _, parts, _ in bars), default=0.0), count=6
     )
@@ -281,26 +314,14 @@ def stacked_bars(
         )
     ]
     for row, (label, parts, tip) in enumerate(bars):
-        marks, base, middle = [], 0.0, rows.at(row) + rows.height / 2 + 4
+        marks, base = [], 0.0
         for colour, length in parts:
             left, right = across.at(base), across.at(base + length)
             marks.append(bar(left, rows.at(row) + 4, right - left, rows.height - 8, class_=colour))
-            if value_text is not None:
-                marks.append(
-                    text(
-                        value_text(length),
-                        (left + right) / 2,
-                        middle,
-                        anchor="middle",
-                        class_="on-bar",
-                    )
-                )
             base += length
-        if value_text is not None:
-            marks.append(text(value_text(base), across.at(base) + 6, middle, class_="strong"))
         drawn.append(
             element(
                 "g", rows.name(label, row), *marks, rows.target(row), data_tip=tip, class_="row"
             )
         )
-    return [*drawn, *(extra(across, bottom) if extra is not None else ())], bottom + 42
+    return drawn, bottom + 42

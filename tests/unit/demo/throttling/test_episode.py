@@ -8,7 +8,6 @@ import pytest
 
 from demo.episode import Episode, left_out_words, played, throttling_checks
 from demo.report import throttling_html
-from demo.script import BUSINESSES, CONTRACT
 from demo.words import MarkKind
 from lab.load import ProcessorShare
 from tests.goldens.golden import numbers
@@ -49,11 +48,6 @@ def test_a_silence_is_as_long_as_the_seconds_without_a_byte(
     assert episode.longest_silence("L2") == 0
 
 
-def test_silences_are_kept_apart(played_episode: PlayedEpisode) -> None:
-    episode = played_episode(silence={"L1": 3})
-    assert [seconds for _, seconds in episode.silences("L1")] == [3]
-
-
 def test_at_rest_a_tier_gets_its_quota(played_episode: PlayedEpisode) -> None:
     episode = played_episode()
     assert [episode.quota_at_rest(level) for level in ("L1", "L2", "L3")] == [
@@ -83,19 +77,6 @@ def test_a_level_is_out_of_order_when_a_less_important_one_comes_later(
     ladder: dict[str, tuple[tuple[int, int], ...]], wrong: int, played_episode: PlayedEpisode
 ) -> None:
     assert played_episode(ladder=ladder).turns_out_of_order() == wrong
-
-
-def test_writes_before_the_limit_and_after_the_raise_do_not_count(
-    played_episode: PlayedEpisode,
-) -> None:
-    episode = played_episode()
-    assert {business.level: len(episode.written(business.level)) for business in BUSINESSES} == {
-        "L0": 0,
-        "L1": 2,
-        "L2": 2,
-        "L3": 4,
-    }
-    assert episode.quota_at_end("L3") == CONTRACT
 
 
 def test_a_load_that_does_not_come_back_has_no_time(played_episode: PlayedEpisode) -> None:

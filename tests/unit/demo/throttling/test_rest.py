@@ -21,7 +21,7 @@ class Stage:
 
     now: float = 1000.0
     coming: list[float] = field(default_factory=list)
-    times: Times = field(default_factory=lambda: Times(began=900.0, limited=950.0))
+    times: Times = field(default_factory=lambda: Times(limited=950.0))
 
     @property
     def quotas(self) -> Stage:
