@@ -19,7 +19,7 @@ from tidegate.commands.audit import line_words
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.console.history import Past
 from tidegate.console.server import Console
-from tidegate.console.snapshot import LeaseNow, Measured, Objects
+from tidegate.view.policy import LeaseNow, Measured, Objects
 from tidegate.console.source import Trail
 from tidegate.control.audit.lines import AuditLine
 from tidegate.control.reconcile import PassResult

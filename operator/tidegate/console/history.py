@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidegate.console.snapshot import PolicyNow
+from tidegate.view.policy import PolicyNow
 from tidegate_logic.model import Direction, Level
 
 NIC_SECONDS: Final = 900.0

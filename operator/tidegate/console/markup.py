@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from tidegate.console.parts import ROWS
-from tidegate.console.snapshot import seconds_of
+from tidegate.view.policy import seconds_of
 from tidegate_logic.words import UNKNOWN, age_words, clock_words, rate_words
 
 MOST_ROWS: Final = 100

@@ -12,7 +12,7 @@ from tidegate.console.history import History
 from tidegate.console.markup import joined, name, rate
 from tidegate.console.now_page import members_table
 from tidegate.console.parts import Kept, Page, Part
-from tidegate.console.snapshot import MemberNow, PolicyNow
+from tidegate.view.policy import MemberNow, PolicyNow
 from tidegate_logic.model import QuotaKey
 from tidegate_logic.quota_values import quota_words
 from tidegate_logic.quotas.precedence import PrecedenceLevel

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Points, Span
 from tidegate.console.markup import MOST_ROWS, joined, name, rate, section, since, table
 from tidegate.console.parts import ROWS, Kept, Page, Part
-from tidegate.console.snapshot import (
+from tidegate.view.policy import (
     KAFKA,
     KUBERNETES,
     PROMETHEUS,

@@ -28,7 +28,7 @@ from tidegate.console.markup import joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
 from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
-from tidegate.console.snapshot import (
+from tidegate.view.policy import (
     Objects,
     PolicyNow,
     assumed_topology,

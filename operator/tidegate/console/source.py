@@ -18,7 +18,7 @@ from kubernetes import client
 from urllib3.exceptions import HTTPError
 
 from tidegate.console.history import Past
-from tidegate.console.snapshot import LeaseNow, Measured, Objects, RawObject
+from tidegate.view.policy import LeaseNow, Measured, Objects, RawObject
 from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tidegate.console.snapshot import PolicyNow
+from tidegate.view.policy import PolicyNow
 from tidegate.console.whatif import Edits
 from tidegate.resources.rates import parse_byte_rate
 from tidegate_logic.model import Contract, Direction, Level, RateForm

@@ -18,7 +18,7 @@ from tidegate.console.access import Refused
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import page_html
 from tidegate.console.server import Console
-from tidegate.console.snapshot import PolicyNow
+from tidegate.view.policy import PolicyNow
 from tidegate.console.source import LiveSource
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,

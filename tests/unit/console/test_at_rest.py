@@ -15,11 +15,11 @@ from tests.doubles.simulated_console import moments, stopped_at
 from tests.unit.console.states import STATES
 from tests.unit.simulation.loads import evening
 from tidegate.console import now_page as page_of_now
-from tidegate.console import snapshot
+from tidegate.view import policy as snapshot
 from tidegate.console.history import History
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import Kept, changes_between
-from tidegate.console.snapshot import Measured, Objects, PolicyNow, policy_now
+from tidegate.view.policy import Measured, Objects, PolicyNow, policy_now
 from tidegate_logic.model import Direction
 
 KEY = "streaming/orders"

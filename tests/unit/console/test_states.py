@@ -13,7 +13,7 @@ from tests.doubles.simulated_console import HOLDER, KEY, stopped_at
 from tests.unit.console.states import STATES, THROTTLED_AT, Bend
 from tidegate.console.now_page import no_policy, now_page
 from tidegate.console.parts import page_html
-from tidegate.console.snapshot import LeaseNow, quotas_in_force
+from tidegate.view.policy import LeaseNow, quotas_in_force
 from tidegate_logic.model import Direction
 
 
