@@ -19,7 +19,6 @@ from tidegate.commands.audit import line_words
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.console.history import Past
 from tidegate.console.server import Console
-from tidegate.view.policy import LeaseNow, Measured, Objects
 from tidegate.console.source import Trail
 from tidegate.control.audit.lines import AuditLine
 from tidegate.control.reconcile import PassResult
@@ -31,6 +30,7 @@ from tidegate.observe.declared import declare
 from tidegate.observe.observation import ObservationResult
 from tidegate.simulation.play import play
 from tidegate.tracing import new_pass_id
+from tidegate.view.policy import LeaseNow, Measured, Objects
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import Mode, Observation, QuotaKey, Topology

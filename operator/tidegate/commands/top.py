@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,6 @@ from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.top_rows import (
-    BrokerRow,
     LevelRow,
     RateRow,
     View,
@@ -25,6 +25,7 @@ from tidegate.commands.top_rows import (
     rate_rows,
 )
 from tidegate.errors import InvalidResource, TidegateError
+from tidegate.view.load import NicNow
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.model import Observation
 from tidegate_logic.quota_values import KEY_WORDS
@@ -46,13 +47,13 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
         page.warn(warning)
     rates = rate_rows(view)
     page.say()
-    page.sheet(_broker_sheet(broker_rows(view)))
+    page.sheet(_broker_sheet(broker_rows(view), view.observation.now_seconds))
     page.say()
     levels = level_rows(view, rates)
     page.sheet(_level_sheet(levels))
     for row in levels:
-        if row.word is not None and row.word.because:
-            page.say(f"{row.level.value}: {row.word.because}")
+        if row.words is not None and row.words.because:
+            page.say(f"{row.level.value}: {row.words.because}")
     shown = rates[:most_members] if most_members else rates
     page.say()
     page.sheet(_rate_sheet(shown, view.observation))
@@ -63,7 +64,7 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
 
 
 def _headline(view: View) -> str:
-    observation, watched = view.observation, view.watched
+    observation, watched = view.observation, view.load.watched
     moment = rfc3339(observation.now_seconds)
     over = (
         f"{over_count_words(watched)} of {len(watched)} brokers over" if watched is not None else ""
@@ -95,29 +96,33 @@ def _warnings(view: View) -> Iterator[str]:
     yield from view.warnings
 
 
-def _broker_sheet(rows: Sequence[BrokerRow]) -> Sheet:
+def _broker_sheet(rows: Sequence[NicNow], now_seconds: float) -> Sheet:
     columns = (
         *(Column("Broker", right=True), Column("Way")),
         *(Column(title, right=True) for title in ("Carries", "Share", "Clients", "Age")),
         *(Column("State"), Column("Why", fold=True)),
     )
-    return Sheet(columns, [_broker_cells(row) for row in rows])
+    return Sheet(columns, [_broker_cells(row, now_seconds) for row in rows])
 
 
-def _broker_cells(row: BrokerRow) -> Sequence[str]:
-    nic = row.nic
-    carries, limit = (nic.bytes_per_second, nic.limit) if nic is not None else (None, None)
+def _broker_cells(nic: NicNow, now_seconds: float) -> Sequence[str]:
+    carries, limit = nic.bytes_per_second, nic.limit
     share = f"{100 * carries / limit:.0f} %" if carries is not None and limit else ""
+    age_seconds = _age_seconds(nic, now_seconds)
     return (
-        str(row.broker),
-        row.direction.value if row.direction is not None else "",
-        rate_of_words(carries, limit, missing=NO_VALUE) if limit is not None else "no limit",
+        str(nic.broker),
+        "" if limit is None else nic.direction.value,
+        "no limit" if limit is None else rate_of_words(carries, limit, missing=NO_VALUE),
         share,
-        _rate(row.clients) if nic is not None else "",
-        "" if row.age_seconds is None else f"{row.age_seconds:.0f} s",
-        row.pressure.value,
-        _cut(row.why, _LONGEST_WHY),
+        "" if limit is None else _rate(nic.clients),
+        "" if age_seconds is None else f"{age_seconds:.0f} s",
+        nic.pressure.value,
+        _cut(nic.why, _LONGEST_WHY),
     )
+
+
+def _age_seconds(nic: NicNow, now_seconds: float) -> float | None:
+    return None if nic.at_seconds is None else max(0.0, now_seconds - nic.at_seconds)
 
 
 def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
@@ -137,8 +142,8 @@ def _level_cells(row: LevelRow) -> Sequence[str]:
         str(row.below),
         _rate(row.fetch),
         _rate(row.produce),
-        _delay(row.delay_seconds),
-        "" if row.word is None else row.word.state,
+        _delay(row.delayed_seconds),
+        "" if row.words is None else row.words.state,
     )
 
 
@@ -156,9 +161,9 @@ def _rate_cells(row: RateRow, now_seconds: float) -> Sequence[str]:
         row.report.level.value,
         _cut(row.report.member_name, _LONGEST_NAME),
         KEY_WORDS[row.key],
-        _rate(row.sends),
+        _rate(row.client.sends),
         _quota(row),
-        _delay(row.delay_seconds),
+        _delay(row.client.delayed_seconds),
         _cut(_why(row, now_seconds), _LONGEST_WHY),
     )
 
@@ -214,7 +219,9 @@ def view_document(view: View) -> Document:
         "cluster": view.cluster_id,
         "mode": observation.policy.mode.value,
         "paused": observation.policy.paused,
-        "brokers": None if view.watched is None else [_broker(row) for row in broker_rows(view)],
+        "brokers": None
+        if view.load.watched is None
+        else [_broker(nic, observation.now_seconds) for nic in broker_rows(view)],
         "levels": [_level(row) for row in level_rows(view, rates)],
         "members": [_rate_document(row) for row in rates],
         "holds": [
@@ -233,33 +240,30 @@ def _problems(view: View) -> Sequence[Document]:
     ]
 
 
-def _broker(row: BrokerRow) -> Document:
-    nic = row.nic
+def _broker(nic: NicNow, now_seconds: float) -> Document:
     return {
-        "id": row.broker,
-        "direction": None if row.direction is None else row.direction.value,
-        "bytesPerSecond": None if nic is None else nic.bytes_per_second,
-        "limit": None if nic is None else nic.limit,
-        "capacity": None if nic is None else nic.capacity,
-        "clientsBytesPerSecond": row.clients,
-        "ageSeconds": row.age_seconds,
-        "pressure": row.pressure.value,
-        "why": row.why,
+        "id": nic.broker,
+        "direction": None if nic.limit is None else nic.direction.value,
+        "bytesPerSecond": nic.bytes_per_second,
+        "limit": nic.limit,
+        "capacity": nic.capacity,
+        "clientsBytesPerSecond": nic.clients,
+        "ageSeconds": _age_seconds(nic, now_seconds),
+        "pressure": nic.pressure.value,
+        "why": nic.why,
     }
 
 
 def _level(row: LevelRow) -> Document:
     return {
         "level": row.level.value,
-        "said": None
-        if row.word is None
-        else {"state": row.word.state, "since": row.word.since, "because": row.word.because},
+        "said": None if row.words is None else asdict(row.words),
         "tiers": row.tiers,
         "members": row.members,
         "belowContract": row.below,
         "fetchBytesPerSecond": row.fetch,
         "produceBytesPerSecond": row.produce,
-        "longestThrottleSeconds": row.delay_seconds,
+        "longestThrottleSeconds": row.delayed_seconds,
     }
 
 
@@ -271,8 +275,8 @@ def _rate_document(row: RateRow) -> Document:
         "member": report.member_name,
         "entity": entity_document(report.entity),
         "key": row.key.value,
-        "bytesPerSecond": row.sends,
-        "throttleSeconds": row.delay_seconds,
+        "bytesPerSecond": row.client.sends,
+        "throttleSeconds": row.client.delayed_seconds,
         "quotaKnown": row.is_read,
         "quota": row.in_force,
         "contract": row.contract,

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Points, Span
 from tidegate.console.markup import MOST_ROWS, joined, name, rate, section, since, table
 from tidegate.console.parts import ROWS, Kept, Page, Part
+from tidegate.view.load import NicNow
 from tidegate.view.policy import (
     KAFKA,
     KUBERNETES,
@@ -19,7 +20,6 @@ from tidegate.view.policy import (
     EventNow,
     LevelNow,
     MemberNow,
-    NicNow,
     OverrideNow,
     PolicyNow,
 )
@@ -181,7 +181,7 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
         )
     elif not elsewhere:
         yield Markup("{}").format(_nobody_elsewhere(now) if now.members else "No member is known.")
-    giving = [one for one in elsewhere if one.gives]
+    giving = [one for one in elsewhere if one.is_throttled]
     for level in sorted({one.level for one in giving}, reverse=True):
         mine = [one for one in giving if one.level is level]
         said = next((one for one in now.levels if one.level is level), None)
@@ -194,7 +194,9 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
         )
     changing = {one.key for one in now.would_change}
     others = {
-        (one.name, one.state) for one in elsewhere if not one.gives and one.key not in changing
+        (one.name, one.state)
+        for one in elsewhere
+        if not one.is_throttled and one.key not in changing
     }
     if others:
         yield Markup("Not at the contracted rate for other reasons: {}{}.").format(
@@ -308,7 +310,7 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
     if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
-    if any(one.gives for one in now.members):
+    if any(one.is_throttled for one in now.members):
         return Markup("It is <strong>enough</strong> now.")
     return Markup("No action needed.")
 

@@ -28,15 +28,6 @@ from tidegate.console.markup import joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
 from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
-from tidegate.view.policy import (
-    Objects,
-    PolicyNow,
-    assumed_topology,
-    declared_overrides,
-    policy_keys,
-    policy_now,
-    quotas_in_force,
-)
 from tidegate.console.source import Source, Trail
 from tidegate.console.trail_view import Sight, readable
 from tidegate.console.viewers import LONGEST_MINUTES, Place, Reviews, Rights, Viewers
@@ -54,6 +45,14 @@ from tidegate.control.audit.lines import AuditLine
 from tidegate.errors import TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, EVENTS, QUOTA_OVERRIDES
 from tidegate.observe.declared import SpecReader
+from tidegate.view.policy import (
+    Objects,
+    PolicyNow,
+    assumed_topology,
+    policy_keys,
+    policy_now,
+    quotas_in_force,
+)
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.words import clock_words
 
@@ -790,7 +789,7 @@ class _Page:
             now.declared.tiers,
             topology,
             now.readings,
-            overrides=declared_overrides(now),
+            overrides=now.declared.overrides or (),
             quotas=quotas_in_force(now),
             remarks=remarks,
         )

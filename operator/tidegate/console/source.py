@@ -18,7 +18,6 @@ from kubernetes import client
 from urllib3.exceptions import HTTPError
 
 from tidegate.console.history import Past
-from tidegate.view.policy import LeaseNow, Measured, Objects, RawObject
 from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
@@ -34,6 +33,8 @@ from tidegate.observe.declared import Declared, declare, object_key
 from tidegate.observe.metrics_watch import Reader
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.series import Series
+from tidegate.view.load import RawObject
+from tidegate.view.policy import LeaseNow, Measured, Objects
 from tidegate_logic.model import Direction, Level, Topology
 
 log = structlog.get_logger(__name__)

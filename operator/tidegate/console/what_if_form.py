@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from tidegate.view.policy import PolicyNow
 from tidegate.console.whatif import Edits
 from tidegate.resources.rates import parse_byte_rate
+from tidegate.view.policy import PolicyNow
 from tidegate_logic.model import Contract, Direction, Level, RateForm
 
 

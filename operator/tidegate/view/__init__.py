@@ -1,3 +1,4 @@
-"""What is now: one policy's brokers, levels and members, as the console and `tidegate top` show
-them. Pure: from objects, readings and decisions to values; nothing is read or written here.
+"""The state of one policy now: its brokers, levels and members, for the console and `tidegate top`.
+
+Pure: values from objects, readings and statuses. Nothing is read or written here.
 """

@@ -18,7 +18,6 @@ from tidegate.console.access import Refused
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import page_html
 from tidegate.console.server import Console
-from tidegate.view.policy import PolicyNow
 from tidegate.console.source import LiveSource
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -30,6 +29,7 @@ from tidegate.kube.api import (
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.lease import LeaseAddress
 from tidegate.kube.login import Login, Right
+from tidegate.view.policy import PolicyNow
 
 pytestmark = pytest.mark.integration
 

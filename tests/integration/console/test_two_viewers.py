@@ -32,10 +32,10 @@ from tidegate.commands.audit import line_words
 from tidegate.console.access import Access
 from tidegate.console.gate import COOKIE
 from tidegate.console.history import History
-from tidegate.view.policy import Measured
 from tidegate.console.viewers import Viewers
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.kube.client import connect
+from tidegate.view.policy import Measured
 from tidegate_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
 
 pytestmark = pytest.mark.integration

@@ -15,10 +15,10 @@ from tests.doubles.simulated_console import moments, stopped_at
 from tests.unit.console.states import STATES
 from tests.unit.simulation.loads import evening
 from tidegate.console import now_page as page_of_now
-from tidegate.view import policy as snapshot
 from tidegate.console.history import History
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import Kept, changes_between
+from tidegate.view import load, policy
 from tidegate.view.policy import Measured, Objects, PolicyNow, policy_now
 from tidegate_logic.model import Direction
 
@@ -65,8 +65,10 @@ def test_while_only_time_goes_on_no_reading_member_or_tile_is_worked_out_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = Calls()
-    for name in ("declare", "flows_of", "watch", "MemberNow", "NicNow"):
-        calls.count(monkeypatch, snapshot, name)
+    for name in ("declare", "MemberNow"):
+        calls.count(monkeypatch, policy, name)
+    for name in ("flows_of", "watch", "NicNow"):
+        calls.count(monkeypatch, load, name)
     for name in ("_sparkline", "_member_row"):
         calls.count(monkeypatch, page_of_now, name)
     objects, measured = large_objects(50, 1000, NOW), calm(50, 1000, NOW)

@@ -12,9 +12,9 @@ from tidegate.console import markup, member_page, now_page
 from tidegate.console.history import History, Past
 from tidegate.console.parts import Kept, page_html
 from tidegate.console.server import Console
-from tidegate.view.policy import PolicyNow, assumed_topology, quotas_in_force
 from tidegate.console.source import read_past
 from tidegate.prometheus.series import Series
+from tidegate.view.policy import PolicyNow, assumed_topology, quotas_in_force
 from tidegate_logic.model import Direction, Level
 from tidegate_logic.throttle.nic_status import Pressure
 
