@@ -10,9 +10,22 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Points, Span
-from tidegate.console.markup import MOST_ROWS, joined, name, rate, section, since, table
+from tidegate.console.markup import (
+    HEAD,
+    MOST_ROWS,
+    Column,
+    Columns,
+    joined,
+    name,
+    rate,
+    section,
+    since,
+    table,
+    table_row,
+    unknown,
+)
 from tidegate.console.parts import ROWS, Kept, Page, Part
-from tidegate.view.load import NicNow
+from tidegate.view.load import NicNow, RawObject
 from tidegate.view.policy import (
     KAFKA,
     KUBERNETES,
@@ -341,7 +354,7 @@ def _would_help(nic: NicNow) -> Markup:
         return Markup("{} {} is too much; whose it is, is {}.").format(
             where, rate(too_much), UNKNOWN
         )
-    can_give = sum(r for level, r in nic.by_level.items() if level is not Level.L0)
+    can_give = _levels_send(nic, *_THROTTLEABLE) or 0.0
     if can_give >= too_much:
         return Markup("{} {} is too much; L1 to L3 move {} there and can give it.").format(
             where, rate(too_much), rate(can_give)
@@ -460,50 +473,45 @@ def lanes(now: PolicyNow, history: History) -> Part:
     begin = min((spans[0].begin for spans in known.values() if spans), default=now.now_seconds)
     begin = max(begin, now.now_seconds - MEMBER_SECONDS)
     seconds = max(60.0, now.now_seconds - begin)
-    rows = [_lane(now, one, known.get(one.level, ()), begin, seconds) for one in now.levels]
+    columns: Columns[LevelNow] = (
+        Column("Level", lambda one: one.level.value, HEAD),
+        Column("State", lambda one: _state(one.state, UNKNOWN)),
+        Column("Since", lambda one: since(one.since, now.now_seconds)),
+        Column(
+            "Below contract",
+            lambda one: f"{UNKNOWN if one.below is None else one.below} of {one.members}",
+        ),
+        Column(
+            f"Last {age_words(seconds)}",
+            lambda one: _track(_span(span, begin, seconds) for span in known.get(one.level, ())),
+            "lane",
+        ),
+        Column("Because", lambda one: one.because or _WORDS_OF_LEVEL.get(one.state, "")),
+    )
+    rows = [Part(one.level.value, table_row(columns, one)) for one in now.levels]
     if not rows:
         text = '<tr><td colspan="6" class="unknown">The state of levels is unknown.</td></tr>'
         rows = [Part("none", Markup(text))]  # noqa: S704  # a literal
     marks = [one for one in now.events if begin <= one.at_seconds <= now.now_seconds]
     if marks:
         rows.append(_event_lane(marks, begin, seconds))
-    columns = (
-        ("Level", ""),
-        ("State", ""),
-        ("Since", ""),
-        ("Below contract", ""),
-        (f"Last {age_words(seconds)}", "lane"),
-        ("Because", ""),
-    )
     inside = table(columns, labelled_by="lanes")
     age = _age(now, KUBERNETES, KAFKA)
     return Part("lanes", section("lanes", "Levels", inside, age=age), tuple(rows))
 
 
-def _lane(
-    now: PolicyNow, one: LevelNow, spans: Iterable[Span], begin: float, seconds: float
-) -> Part:
-    return Part(
-        one.level.value,
-        Markup(
-            '<tr><th scope="row">{}</th><td><span class="state state-{}">{}</span></td>'
-            "<td>{}</td><td>{} of {}</td>"
-            '<td class="lane"><span class="track" aria-hidden="true">{}</span></td><td>{}</td></tr>'
-        ).format(
-            one.level.value,
-            one.state.lower(),
-            one.state or UNKNOWN,
-            since(one.since, now.now_seconds),
-            UNKNOWN if one.below is None else one.below,
-            one.members,
-            joined(_span(span, begin, seconds) for span in spans),
-            one.because or _WORDS_OF_LEVEL.get(one.state, ""),
-        ),
+def _state(state: str, missing: str = "") -> Markup:
+    return Markup('<span class="state state-{}">{}</span>').format(
+        state.lower() or missing, state or UNKNOWN
     )
 
 
+def _track(marks: Iterable[Markup]) -> Markup:
+    return Markup('<span class="track" aria-hidden="true">{}</span>').format(joined(marks))
+
+
 def _event_lane(marks: Sequence[EventNow], begin: float, seconds: float) -> Part:
-    drawn = joined(
+    drawn = _track(
         Markup('<i class="mark mark-{}" style="left:{}%" title="{}"></i>').format(
             one.type.lower(),
             f"{100 * (one.at_seconds - begin) / seconds:.1f}",
@@ -516,8 +524,7 @@ def _event_lane(marks: Sequence[EventNow], begin: float, seconds: float) -> Part
         "events",
         Markup(
             '<tr><th scope="row" colspan="4">Events</th>'
-            '<td class="lane"><span class="track" aria-hidden="true">{}</span></td>'
-            "<td>{} Events, {} of them warnings</td></tr>"
+            '<td class="lane">{}</td><td>{} Events, {} of them warnings</td></tr>'
         ).format(drawn, len(marks), warnings),
     )
 
@@ -560,49 +567,38 @@ def members_table(
         if len(members) > MOST_ROWS
         else Markup("")
     )
-    columns = (
-        ("Level", ""),
-        ("Member", ""),
-        ("Way", ""),
-        ("Moves, all brokers", "right"),
-        ("Quota, each broker", "right"),
-        ("Contract, all brokers", "right"),
-        ("Delayed by Kafka", "right"),
-        ("State", ""),
-        ("Why", ""),
-    )
-    rows = (_member_part(now, one, kept) for one in members[:MOST_ROWS])
+    columns = _member_columns(now)
+    rows = (_member_part(now, columns, one, kept) for one in members[:MOST_ROWS])
     return Markup("{}{}").format(table(columns, label="Members"), more), tuple(rows)
 
 
-def _member_part(now: PolicyNow, one: MemberNow, kept: Kept) -> Part:
+def _member_columns(now: PolicyNow) -> Columns[MemberNow]:
+    def linked(one: MemberNow) -> Markup:
+        link = member_link(now.key, one.key)
+        return Markup('<a href="{}">{}</a>').format(link, name(one.name))
+
+    return (
+        Column("Level", lambda one: one.level.value),
+        Column("Member", linked),
+        Column("Way", lambda one: one.way),
+        Column("Moves, all brokers", lambda one: rate(one.sends), "right"),
+        Column("Quota, each broker", _quota, "right"),
+        Column("Contract, all brokers", _contract, "right"),
+        Column("Delayed by Kafka", lambda one: _delayed(one.delayed_seconds), "right"),
+        Column("State", lambda one: _state(one.state, "unknown")),
+        Column("Why", lambda one: one.message, "why"),
+    )
+
+
+def _member_part(now: PolicyNow, columns: Columns[MemberNow], one: MemberNow, kept: Kept) -> Part:
     name_ = f"{one.key} {one.way}"
-    return kept.piece(f"member {name_}", (now.key, one), lambda: Part(name_, _member_row(now, one)))
+    return kept.piece(
+        f"member {name_}", (now.key, one), lambda: Part(name_, table_row(columns, one))
+    )
 
 
-def _member_row(now: PolicyNow, one: MemberNow) -> Markup:
-    delayed = (
-        Markup('<span class="unknown">{}</span>').format(UNKNOWN)
-        if one.delayed_seconds is None
-        else Markup("{}").format(f"{one.delayed_seconds:.1f} s")
-    )
-    return Markup(
-        '<tr><td>{}</td><td><a href="{}">{}</a></td><td>{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td><span class="state state-{}">{}</span></td><td class="why">{}</td></tr>'
-    ).format(
-        one.level.value,
-        member_link(now.key, one.key),
-        name(one.name),
-        one.way,
-        rate(one.sends),
-        _quota(one),
-        _contract(one),
-        delayed,
-        one.state.lower() or "unknown",
-        one.state or UNKNOWN,
-        one.message,
-    )
+def _delayed(seconds: float | None) -> Markup:
+    return unknown() if seconds is None else Markup("{}").format(f"{seconds:.1f} s")
 
 
 def member_link(policy_key: str, member: str) -> str:
@@ -625,61 +621,39 @@ def cannot_help(now: PolicyNow) -> Iterator[Part]:
     """Of each NIC that is over: what no quota of a throttleable tier takes away."""
     if not now.over:
         return
-    columns = (
-        ("Broker", ""),
-        ("Way", ""),
-        ("L0", "right"),
-        ("Clients in no tier shown here", "right"),
-        ("Replication and other", "right"),
-        ("L1 to L3", "right"),
+    columns: Columns[NicNow] = (
+        Column("Broker", lambda nic: nic.broker),
+        Column("Way", lambda nic: nic.direction.value),
+        Column("L0", lambda nic: rate(_levels_send(nic, Level.L0)), "right"),
+        Column("Clients in no tier shown here", lambda nic: rate(nic.foreign), "right"),
+        Column("Replication and other", lambda nic: rate(nic.rest), "right"),
+        Column("L1 to L3", lambda nic: rate(_levels_send(nic, *_THROTTLEABLE)), "right"),
     )
-    rows = joined(_cannot_help_row(nic) for nic in now.over)
-    yield Part(
-        "cannot",
-        section(
-            "cannot", "What no quota can help with", table(columns, rows, labelled_by="cannot")
-        ),
-    )
+    inside = table(columns, now.over, labelled_by="cannot")
+    yield Part("cannot", section("cannot", "What no quota can help with", inside))
 
 
-def _cannot_help_row(nic: NicNow) -> Markup:
-    is_split = nic.foreign is not None
-    can_give = sum(r for level, r in nic.by_level.items() if level is not Level.L0)
-    return Markup(
-        '<tr><td>{}</td><td>{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td></tr>'
-    ).format(
-        nic.broker,
-        nic.direction.value,
-        rate(nic.by_level.get(Level.L0, 0.0) if is_split else None),
-        rate(nic.foreign),
-        rate(nic.rest),
-        rate(can_give if is_split else None),
-    )
+_THROTTLEABLE: Final = tuple(level for level in Level if level is not Level.L0)
+
+
+def _levels_send(nic: NicNow, *levels: Level) -> float | None:
+    """What members of these levels send through it; None = not measured."""
+    return None if nic.foreign is None else sum(nic.by_level.get(one, 0.0) for one in levels)
 
 
 def overrides_of(overrides: Sequence[OverrideNow], now_seconds: float) -> Iterator[Part]:
     if not overrides:
         return
-    rows = joined(
-        Markup(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>"
-        ).format(
-            name(one.key),
-            name(one.target),
-            one.action,
-            one.state,
-            _ends(one.until_seconds, now_seconds),
-            name(one.reason, most=120),
-        )
-        for one in overrides
+    columns: Columns[OverrideNow] = (
+        Column("Override", lambda one: name(one.key)),
+        Column("For", lambda one: name(one.target)),
+        Column("Action", lambda one: one.action),
+        Column("State", lambda one: one.state),
+        Column("Ends in", lambda one: _ends(one.until_seconds, now_seconds)),
+        Column("Reason", lambda one: name(one.reason, most=120)),
     )
-    heads = ("Override", "For", "Action", "State", "Ends in", "Reason")
-    columns = [(words, "") for words in heads]
-    yield Part(
-        "overrides",
-        section("overrides", "Overrides", table(columns, rows, labelled_by="overrides")),
-    )
+    inside = table(columns, overrides, labelled_by="overrides")
+    yield Part("overrides", section("overrides", "Overrides", inside))
 
 
 def _ends(until_seconds: float | None, now_seconds: float) -> str:
@@ -700,43 +674,36 @@ def happened(now: PolicyNow, kept: Kept) -> Iterator[Part]:
         )
         yield Part("events", section("events", "Events", inside))
         return
-    columns = (("Time", ""), ("Object", ""), ("Reason", ""), ("What", ""), ("Pass", ""))
     rows = tuple(_event_part(one, kept) for one in now.events[:_MOST_EVENTS])
     if rows:
-        inside = table(columns, labelled_by="events")
+        inside = table(_EVENT, labelled_by="events")
         yield Part("events", section("events", "Events", inside, age=_age(now, KUBERNETES)), rows)
 
 
+_EVENT: Final[Columns[EventNow]] = (
+    Column("Time", lambda one: clock_words(one.at_seconds)),
+    Column("Object", lambda one: name(one.regarding, most=40), "object"),
+    Column("Reason", lambda one: one.reason),
+    Column("What", lambda one: one.note, "why"),
+    Column("Pass", lambda one: one.pass_id, "pass"),
+)
+
+
 def _event_part(one: EventNow, kept: Kept) -> Part:
-    return kept.piece(f"event {one.uid}", (one,), lambda: Part(one.uid, _event(one)))
-
-
-def _event(one: EventNow) -> Markup:
-    return Markup(
-        '<tr class="event-{}"><td>{}</td><td class="object">{}</td><td>{}</td>'
-        '<td class="why">{}</td><td class="pass">{}</td></tr>'
-    ).format(
-        one.type.lower(),
-        clock_words(one.at_seconds),
-        name(one.regarding, most=40),
-        one.reason,
-        one.note,
-        one.pass_id,
+    return kept.piece(
+        f"event {one.uid}",
+        (one,),
+        lambda: Part(one.uid, table_row(_EVENT, one, f"event-{one.type.lower()}")),
     )
 
 
 def findings(now: PolicyNow) -> Markup:
     """Conditions in full, and what is missing."""
-    conditions = joined(
-        Markup(
-            '<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td class="why">{}</td></tr>'
-        ).format(
-            str(one.get("type")),
-            str(one.get("status")),
-            str(one.get("reason")),
-            str(one.get("message")),
-        )
-        for one in now.conditions
+    columns: Columns[RawObject] = (
+        Column("Condition", lambda one: str(one.get("type")), HEAD),
+        Column("Status", lambda one: str(one.get("status"))),
+        Column("Reason", lambda one: str(one.get("reason"))),
+        Column("Message", lambda one: str(one.get("message")), "why"),
     )
     problems = joined(Markup("<li>{}</li>").format(one) for one in now.problems)
     listed = (
@@ -744,8 +711,7 @@ def findings(now: PolicyNow) -> Markup:
         if problems
         else Markup("")
     )
-    columns = [(words, "") for words in ("Condition", "Status", "Reason", "Message")]
-    said = table(columns, conditions, labelled_by="conditions")
+    said = table(columns, now.conditions, labelled_by="conditions")
     inside = Markup("{}{}").format(listed, said)
     return section("conditions", "What the operator says", inside, age=_age(now, KUBERNETES))
 

@@ -4,12 +4,22 @@ Pure: from a result or lines to HTML.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 from zlib import crc32
 
 from markupsafe import Markup
 
-from tidegate.console.markup import MOST_ROWS, joined, name, rate, table
+from tidegate.console.markup import (
+    MOST_ROWS,
+    Column,
+    Columns,
+    joined,
+    name,
+    rate,
+    table,
+    table_row,
+)
 from tidegate.console.parts import Page, Part
 from tidegate.console.source import Trail
 from tidegate.console.whatif import MemberResult, NicResult, Result
@@ -51,17 +61,22 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
         (one for one in result.nics if one.limit),
         key=lambda one: -(one.highest / (one.limit or 1)),
     )[:12]
-    fullest = joined(_nic_result(one, was.get((one.broker, one.direction))) for one in nics)
-    lowered = joined(_lowered(one) for one in result.lowered[:MOST_ROWS])
     remarks = joined(
         Markup("<li>{}</li>").format(one) for one in (*result.findings[:12], *result.remarks)
     )
     return joined(
         (
             head,
-            table(_OF_BROKERS, fullest, label="Brokers", caption="Fullest brokers"),
-            table(_OF_WHO_GIVES, lowered, label="Who gives", caption="Who gives")
-            if lowered
+            table(
+                *(_of_brokers(was), nics),
+                label="Brokers",
+                caption="Fullest brokers",
+                kind_of=lambda one: "over" if one.is_over_at_end else "",
+            ),
+            table(
+                *(_OF_WHO_GIVES, result.lowered[:MOST_ROWS]), label="Who gives", caption="Who gives"
+            )
+            if result.lowered
             else Markup("<p>No one is lowered.</p>"),
             Markup('<ul class="problems" aria-label="Remarks">{}</ul>').format(remarks)
             if remarks
@@ -70,60 +85,41 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
     )
 
 
-_OF_BROKERS = (
-    ("Broker", ""),
-    ("Way", ""),
-    ("Limit", "right"),
-    ("At the end, as it is now", "right"),
-    ("Highest", "right"),
-    ("At the end", "right"),
-    ("Over the limit", "right"),
-)
-_OF_WHO_GIVES = (
-    ("Level", ""),
-    ("Member", ""),
-    ("Way", ""),
-    ("Wants, all brokers", "right"),
-    ("Moves at the end", "right"),
-    ("Contract, each broker", "right"),
-    ("Quota at the end", "right"),
-    ("Longest mute", "right"),
-    ("For broker", ""),
-)
+def _of_brokers(before: Mapping[tuple[int, Direction], NicResult]) -> Columns[NicResult]:
+    def at_end_before(one: NicResult) -> float | None:
+        was = before.get((one.broker, one.direction))
+        return None if was is None else was.at_end
 
-
-def _nic_result(one: NicResult, before: NicResult | None) -> Markup:
-    return Markup(
-        '<tr class="{}"><td>{}</td><td>{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td><td class="right">{}</td></tr>'
-    ).format(
-        "over" if one.is_over_at_end else "",
-        one.broker,
-        one.direction.value,
-        rate(one.limit),
-        rate(None if before is None else before.at_end),
-        rate(one.highest),
-        rate(one.at_end),
-        f"{one.over_seconds} s" if one.over_seconds else "never",
+    return (
+        Column("Broker", lambda one: one.broker),
+        Column("Way", lambda one: one.direction.value),
+        Column("Limit", lambda one: rate(one.limit), "right"),
+        Column("At the end, as it is now", lambda one: rate(at_end_before(one)), "right"),
+        Column("Highest", lambda one: rate(one.highest), "right"),
+        Column("At the end", lambda one: rate(one.at_end), "right"),
+        Column(
+            "Over the limit",
+            lambda one: f"{one.over_seconds} s" if one.over_seconds else "never",
+            "right",
+        ),
     )
 
 
-def _lowered(one: MemberResult) -> Markup:
-    return Markup(
-        '<tr><td>{}</td><td>{}</td><td>{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td><td class="right">{}</td>'
-        "<td>{}</td></tr>"
-    ).format(
-        one.level.value,
-        name(one.member_name),
-        "fetch" if one.direction is Direction.EGRESS else "produce",
-        rate(one.wants),
-        rate(one.moves_at_end),
-        rate(one.contract) if one.contract is not None else "unlimited",
-        rate(one.at_end) if one.at_end is not None else "unlimited",
-        f"{one.longest_mute_seconds:.0f} s",
-        ", ".join(map(str, one.brokers)),
-    )
+_OF_WHO_GIVES: Final[Columns[MemberResult]] = (
+    Column("Level", lambda one: one.level.value),
+    Column("Member", lambda one: name(one.member_name)),
+    Column("Way", lambda one: "fetch" if one.direction is Direction.EGRESS else "produce"),
+    Column("Wants, all brokers", lambda one: rate(one.wants), "right"),
+    Column("Moves at the end", lambda one: rate(one.moves_at_end), "right"),
+    Column("Contract, each broker", lambda one: _limited(one.contract), "right"),
+    Column("Quota at the end", lambda one: _limited(one.at_end), "right"),
+    Column("Longest mute", lambda one: f"{one.longest_mute_seconds:.0f} s", "right"),
+    Column("For broker", lambda one: ", ".join(map(str, one.brokers))),
+)
+
+
+def _limited(quota: int | None) -> Markup | str:
+    return "unlimited" if quota is None else rate(quota)
 
 
 # The page History
@@ -149,28 +145,24 @@ def history_page(trail: Trail, lines: Sequence[AuditRow], *, of: int, left_out: 
         page.append(Part("problem", text))
     if not lines:
         return (*page, Part("count", Markup("<p>No line fits.</p>")))
-    columns = [(words, "") for words in ("Time", "Policy", "Kind", "What", "Pass")]
     seen: Counter[AuditRow] = Counter()
     rows = []
     for line in lines:
         seen[line] += 1
-        at, policy, kind, words, pass_id = line
-        rows.append(
-            Part(
-                f"{crc32(' '.join(line).encode()):x}-{seen[line]}",
-                Markup(
-                    '<tr><td>{}</td><td>{}</td><td>{}</td><td class="why">{}</td>'
-                    '<td class="pass">{}</td></tr>'
-                ).format(at, name(policy), kind, words, pass_id),
-            )
-        )
+        crc = crc32(" ".join(line).encode())
+        rows.append(Part(f"{crc:x}-{seen[line]}", table_row(_TRAIL, line)))
     count = Markup("<p>{} of {} lines, the newest first</p>").format(len(lines), of)
     return (
         *page,
         Part("count", count),
-        Part(
-            "trail",
-            table(columns, label="Audit trail"),
-            tuple(rows),
-        ),
+        Part("trail", table(_TRAIL, label="Audit trail"), tuple(rows)),
     )
+
+
+_TRAIL: Final[Columns[AuditRow]] = (
+    Column("Time", lambda line: line[0]),
+    Column("Policy", lambda line: name(line[1])),
+    Column("Kind", lambda line: line[2]),
+    Column("What", lambda line: line[3], "why"),
+    Column("Pass", lambda line: line[4], "pass"),
+)

@@ -69,7 +69,7 @@ def test_while_only_time_goes_on_no_reading_member_or_tile_is_worked_out_again(
         calls.count(monkeypatch, policy, name)
     for name in ("flows_of", "watch", "NicNow"):
         calls.count(monkeypatch, load, name)
-    for name in ("_sparkline", "_member_row"):
+    for name in ("_sparkline", "_delayed"):
         calls.count(monkeypatch, page_of_now, name)
     objects, measured = large_objects(50, 1000, NOW), calm(50, 1000, NOW)
     now, kept, history = seen(objects, measured, NOW), Kept(), History()
@@ -82,7 +82,7 @@ def test_while_only_time_goes_on_no_reading_member_or_tile_is_worked_out_again(
         "MemberNow": 2000,
         "NicNow": 100,
         "_sparkline": 100,
-        "_member_row": 80,
+        "_delayed": 80,
     }
     assert kept.made == 230, "a tile each, two lines in it, and a row each"
 
