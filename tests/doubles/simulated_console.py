@@ -289,7 +289,7 @@ def without_kafka(source: SimulatedSource) -> None:
 
 
 def observing(source: SimulatedSource) -> None:
-    """The policy only observes. For a moment at which nobody gives yet: the load goes on so."""
+    """The policy only observes. For a moment at which nobody is throttled yet: the load goes on so."""
     source.objects_now = replace(stopped_at(source.now - EPOCH - 1)[1].objects_now, events=())
     bend(source, lambda policy, _: policy["spec"].update(mode=Mode.OBSERVE.value))
     seen = source.moment.observation

@@ -26,7 +26,7 @@ def member_page(
     first = ways[0]
     leaders = (
         Markup(
-            "<p>{}, skew {}: of a contract of {} over all brokers, quotas permit {} while "
+            "<p>{}, skew {}: the contract is {} over all brokers, and quotas permit {} while "
             "it is not throttled.</p>"
         ).format(
             _counted(first.leaders),
@@ -170,6 +170,6 @@ def _level_row(key: str, level: PrecedenceLevel, state: str, entry: Mapping[str,
 
 def not_looked_at(why: str) -> Markup:
     return Markup(
-        '<h3>Which quota applies</h3><p class="unknown hatched">The eight quota levels are not '
-        "known here: {}</p>"
+        '<h3>Which quota applies</h3><p class="unknown hatched">The eight quota levels are unknown '
+        "here: {}</p>"
     ).format(why)

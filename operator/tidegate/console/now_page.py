@@ -1,4 +1,4 @@
-"""The page Now: who is over, who gives, since when, is it enough, in the order of looking.
+"""The page Now: what is over its limit, who is throttled, since when, and is that enough?
 
 Pure: from what is known of one policy to the parts of a page.
 """
@@ -39,15 +39,15 @@ from tidegate.view.policy import (
 from tidegate_logic.model import Level, Mode
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure
-from tidegate_logic.words import UNKNOWN, age_words, clock_words
+from tidegate_logic.words import UNKNOWN, age_words, clock_words, rate_of_words
 
 _SPARK: Final = (120, 28)
 _FULL: Final = 1.25  # share of the limit at the top of a sparkline
 _WORDS_OF_LEVEL: Final = {
     "Contract": "at the contracted rate",
-    "Stepping": "going down to an edited contract, step by step",
-    "Throttled": "below the contract, for a broker over its limit",
-    "Relaxing": "on the way back to the contract",
+    "Stepping": "stepping down to an edited contract",
+    "Throttled": "throttled because a broker is over its limit",
+    "Relaxing": "on the way back to its contracts",
 }
 
 
@@ -142,7 +142,7 @@ def _age(now: PolicyNow, *inputs: str) -> str:
         return ""
     if len(known) < len(gone):
         return "never known"
-    return f"as known {age_words(now.now_seconds - min(known))} ago"
+    return f"as of {age_words(now.now_seconds - min(known))} ago"
 
 
 def _sentences(now: PolicyNow) -> Iterable[Markup]:
@@ -158,7 +158,7 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
             words = (
                 "<strong>Broker {} {} is over its limit</strong>: {} of {}{}."
                 if (nic.share or 0.0) > 1
-                else "<strong>Broker {} {} swings over its limit</strong>: now {} of {}{}."
+                else "<strong>Broker {} {} swings around its limit</strong>: now {} of {}{}."
             )
             yield Markup(words).format(  # noqa: S704  # one of two literals
                 nic.broker,
@@ -171,21 +171,21 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
             yield Markup("{} more NICs are over their limits.").format(len(over) - 5)
     elif unknown:
         yield Markup(
-            "No broker is known to be over its limit; of {} of {} NICs the load is {}."
+            "No broker is known to be over its limit; the load of {} of {} NICs is {}."
         ).format(len(unknown), len(now.nics), UNKNOWN)
     elif now.nics:
         yield Markup("Every broker is within its limits.")
     else:
         yield Markup("No broker's load is known.")
-    yield from _who_gives(now)
+    yield from _who_is_throttled(now)
     yield _is_enough(now, unknown)
 
 
-def _who_gives(now: PolicyNow) -> Iterable[Markup]:
+def _who_is_throttled(now: PolicyNow) -> Iterable[Markup]:
     elsewhere = now.elsewhere
     known = sum(one.is_known for one in now.members)
     if now.members and not known:
-        yield Markup("Which members are at their contracted rates is {}.{}").format(
+        yield Markup("It is {} which members are at their contracted rates.{}").format(
             UNKNOWN, _levels_known_last(now)
         )
     elif now.would_change:
@@ -194,11 +194,11 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
         )
     elif not elsewhere:
         yield Markup("{}").format(_nobody_elsewhere(now) if now.members else "No member is known.")
-    giving = [one for one in elsewhere if one.is_throttled]
-    for level in sorted({one.level for one in giving}, reverse=True):
-        mine = [one for one in giving if one.level is level]
+    throttled = [one for one in elsewhere if one.is_throttled]
+    for level in sorted({one.level for one in throttled}, reverse=True):
+        mine = [one for one in throttled if one.level is level]
         said = next((one for one in now.levels if one.level is level), None)
-        yield Markup("<strong>{} gives</strong>: {}{}{}.{}").format(
+        yield Markup("<strong>{} throttled</strong>: {}{}{}.{}").format(
             level.value,
             _named(mine),
             _of_contracts(mine),
@@ -239,32 +239,28 @@ def _named(members: Iterable[MemberNow]) -> Markup:
 
 
 def _levels_known_last(now: PolicyNow) -> str:
-    """Which levels gave when the operator knew quotas last."""
-    gave = [one for one in now.levels if one.state not in ("", "Contract")]
-    if not gave:
-        return (
-            " When it was known last, all levels were at their contracted rates."
-            if now.levels
-            else ""
-        )
+    """Which levels were throttled when the operator knew quotas last."""
+    lower = [one for one in now.levels if one.state not in ("", "Contract")]
+    if not lower:
+        return " Last known: all levels at their contracted rates." if now.levels else ""
     said = ", ".join(
         f"{one.level.value} {_SINCE.get(one.state, 'not at the contracted rate since')} "
         f"{since(one.since, now.now_seconds)}"
-        for one in reversed(gave)
+        for one in reversed(lower)
     )
-    return f" When it was known last: {said}."
+    return f" Last known: {said}."
 
 
 _SINCE: Final = {
     "Throttled": "throttled since",
     "Relaxing": "on the way back since",
-    "Stepping": "going down since",
+    "Stepping": "stepping down since",
 }
 
 
 def _level_since(now: PolicyNow, level: LevelNow) -> str:
     """Since when it is in this state; `Because` in the table has when it all began."""
-    words = _SINCE.get(level.state)
+    words = _SINCE.get(level.state, "").removeprefix("throttled ")
     return f", {words} {since(level.since, now.now_seconds)}" if words and level.since else ""
 
 
@@ -275,21 +271,19 @@ def _began(level: LevelNow) -> str:
 
 
 def _of_contracts(members: Sequence[MemberNow]) -> Markup:
-    """What they move of what they were promised, one way; nothing where either is not known."""
+    """What they send of their contracts, each way; nothing where either is not known."""
     ways = sorted({one.way for one in members})
     said = []
     for way in ways:
         mine = [one for one in members if one.way == way]
-        moves, contracts = [one.sends for one in mine], [one.contract for one in mine]
-        if None in moves or None in contracts:
-            continue
-        said.append(
-            Markup(" ({} of {} of contracts{})").format(
-                rate(sum(one or 0.0 for one in moves)),
-                rate(sum(one or 0 for one in contracts)),
-                f", {way}" if len(ways) > 1 else "",
+        sends = [one.sends for one in mine if one.sends is not None]
+        contracts = [one.contract for one in mine if one.contract is not None]
+        if len(sends) == len(contracts) == len(mine):
+            said.append(
+                Markup(', {}<span class="number">{}</span>').format(
+                    f"{way} " if len(ways) > 1 else "", rate_of_words(sum(sends), sum(contracts))
+                )
             )
-        )
     return joined(said)
 
 
@@ -312,7 +306,7 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         if throttling.get("reason") in _CANNOT:
             too_much = Markup(", ").join(map(_too_much, now.over[:3]))
             return Markup(
-                "It is <strong>not enough, and quotas cannot help</strong>: {}. Too much: {}{}. {}"
+                "It is <strong>not enough, and quotas cannot help</strong>: {}. Excess: {}{}. {}"
             ).format(
                 _CANNOT[throttling["reason"]],
                 too_much,
@@ -329,10 +323,10 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
 
 
 _CANNOT: Final = {
-    Reason.QUOTA_EXHAUSTED.value: "every tier below L0 gives what it can",
-    Reason.QUOTA_CANNOT_HELP.value: "no tier below L0 has enough there to give",
+    Reason.QUOTA_EXHAUSTED.value: "every tier below L0 is throttled as far as allowed",
+    Reason.QUOTA_CANNOT_HELP.value: "no tier below L0 transfers enough there",
 }
-_WHAT_WOULD: Final = "Another limit, other leaders or fewer clients would help: try it on What if."
+_WHAT_WOULD: Final = "Try another limit, other leaders or fewer clients on What if."
 
 
 def _too_much(nic: NicNow) -> Markup:
@@ -343,26 +337,22 @@ def _too_much(nic: NicNow) -> Markup:
 
 
 def _would_help(nic: NicNow) -> Markup:
-    """Whether those who may be lowered move as much on this NIC as is too much."""
-    where = f"On broker {nic.broker} {nic.direction.value}"
+    """Whether members that may be throttled send more through this NIC than is too much."""
+    where = f"Broker {nic.broker} {nic.direction.value} is"
     too_much = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
+    sent = _levels_send(nic, *_THROTTLEABLE)
     if too_much <= 0:
-        return Markup("{} it is below just now, and counts as over until it stays there.").format(
-            where
-        )
-    if nic.foreign is None:
-        return Markup("{} {} is too much; whose it is, is {}.").format(
-            where, rate(too_much), UNKNOWN
-        )
-    can_give = _levels_send(nic, *_THROTTLEABLE) or 0.0
-    if can_give >= too_much:
-        return Markup("{} {} is too much; L1 to L3 move {} there and can give it.").format(
-            where, rate(too_much), rate(can_give)
-        )
+        words = "{} below its limit right now, and counts as over until it stays there."
+        return Markup(words).format(where)  # noqa: S704  # a literal
+    over = Markup("{} {} over its limit").format(where, rate(too_much))
+    if sent is None:
+        return Markup("{}; which clients cause that is {}.").format(over, UNKNOWN)
+    if sent >= too_much:
+        words = "{}; L1 to L3 send {} there and can be throttled."
+        return Markup(words).format(over, rate(sent))  # noqa: S704  # a literal
     return Markup(
-        "{} {} is too much, and L1 to L3 move only {} there: <strong>quotas cannot help</strong>. "
-        "{}"
-    ).format(where, rate(too_much), rate(can_give), _WHAT_WOULD)
+        "{}, and L1 to L3 send only {} there: <strong>quotas cannot help</strong>. {}"
+    ).format(over, rate(sent), _WHAT_WOULD)
 
 
 def heat(now: PolicyNow, history: History, kept: Kept) -> Part:
@@ -544,7 +534,7 @@ def below(now: PolicyNow, kept: Kept) -> Part:
     if not any(one.is_known for one in now.members):
         said = f" {now.members[0].message}" if now.members else ""
         inside = Markup('<p class="unknown hatched">{}{}</p>').format(
-            "Not known of any member." if now.members else "No member is known.", said
+            "Unknown for every member." if now.members else "No member is known.", said
         )
         return Part("below", section("below", title, inside, age=age))
     members = now.elsewhere
@@ -581,7 +571,7 @@ def _member_columns(now: PolicyNow) -> Columns[MemberNow]:
         Column("Level", lambda one: one.level.value),
         Column("Member", linked),
         Column("Way", lambda one: one.way),
-        Column("Moves, all brokers", lambda one: rate(one.sends), "right"),
+        Column("Rate, all brokers", lambda one: rate(one.sends), "right"),
         Column("Quota, each broker", _quota, "right"),
         Column("Contract, all brokers", _contract, "right"),
         Column("Delayed by Kafka", lambda one: _delayed(one.delayed_seconds), "right"),
@@ -669,7 +659,7 @@ _MOST_EVENTS: Final = 10
 def happened(now: PolicyNow, kept: Kept) -> Iterator[Part]:
     """The newest Events of the policy, its tiers and overrides; those of one pass share its id."""
     if now.events_problem:
-        inside = Markup('<p class="unknown hatched">Events are not known: {}</p>').format(
+        inside = Markup('<p class="unknown hatched">Events are unknown: {}</p>').format(
             now.events_problem
         )
         yield Part("events", section("events", "Events", inside))

@@ -626,7 +626,7 @@ class _Page:
             ui.select(
                 names, value=chosen, label="Member (type a part of its name)", with_input=True
             ).props("outlined dense").classes("w-full").on_value_change(go)
-        levels = {"markup": not_looked_at("no one has asked yet.")}
+        levels = {"markup": not_looked_at("not read yet.")}
 
         async def look() -> None:
             levels["markup"] = await asyncio.to_thread(self._quota_levels, chosen)
@@ -721,8 +721,8 @@ class _Page:
             return
         form = WhatIfForm(now)
         ui.html(
-            "<h2>What if</h2><p>Ten minutes of the operator's own decisions on the load as it is "
-            "now. Nothing is written.</p>",
+            "<h2>What if</h2><p>Ten minutes of the operator's own decisions on the current load. "
+            "Nothing is written.</p>",
             sanitize=False,
         ).classes("page")
         self._kept_up(lambda _: (), role="status")  # what the viewer may see, and since when
@@ -777,12 +777,12 @@ class _Page:
             try:
                 topology = cluster.topology(now.key)
             except TidegateError as error:
-                remarks = (f"leaders are not known ({error.message})",)
+                remarks = (f"leaders are unknown ({error.message})",)
         if topology is None:
             topology = assumed_topology(now, now.declared.tiers)
             remarks = (
                 *remarks,
-                "leaders are taken as even over the brokers that each member moves bytes on",
+                "leaders are assumed to be even over the brokers that each member uses",
             )
         return situation_of(
             now.declared.policy,

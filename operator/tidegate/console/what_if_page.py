@@ -27,7 +27,7 @@ from tidegate_logic.model import Direction, Level
 
 
 def what_if_page(result: Result, before: Result | None) -> Markup:
-    """Whether it would be enough, who gives, and each NIC that matters."""
+    """Whether it would be enough, who would be throttled, and each NIC that matters."""
     verdict = (
         Markup("<strong>It would be enough</strong>: every broker is within its limit at the end.")
         if result.is_enough
@@ -35,26 +35,26 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
             "<strong>It would not be enough</strong>: {} over the limit at the end."
         ).format("1 NIC is" if len(result.over) == 1 else f"{len(result.over)} NICs are")
     )
-    gives = joined(
-        Markup("<li>{} gives {}</li>").format(level.value, rate(result.gives(level)))
+    levels = joined(
+        Markup("<li>{} is throttled by {}</li>").format(level.value, rate(result.gives(level)))
         for level in sorted(Level, reverse=True)
         if result.gives(level) >= 1
     )
-    mute = (
-        Markup("<li>longest mute that is predicted: {}</li>").format(
+    delay = (
+        Markup("<li>longest predicted throttle delay: {}</li>").format(
             f"{result.longest_mute_seconds:.0f} s"
         )
         if result.longest_mute_seconds
         else Markup("")
     )
     head = Markup(
-        '<div class="answer" role="status"><p>{}</p><ul>{}<li>{} {} lowered</li>{}</ul></div>'
+        '<div class="answer" role="status"><p>{}</p><ul>{}<li>{} {} throttled</li>{}</ul></div>'
     ).format(
         verdict,
-        gives,
+        levels,
         len({(one.tier_key, one.member_name) for one in result.lowered}),
         "member is" if len({one.entity for one in result.lowered}) == 1 else "members are",
-        mute,
+        delay,
     )
     was = {} if before is None else {(one.broker, one.direction): one for one in before.nics}
     nics = sorted(
@@ -74,10 +74,10 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
                 kind_of=lambda one: "over" if one.is_over_at_end else "",
             ),
             table(
-                *(_OF_WHO_GIVES, result.lowered[:MOST_ROWS]), label="Who gives", caption="Who gives"
+                *(_OF_THROTTLED, result.lowered[:MOST_ROWS]), label="Throttled", caption="Throttled"
             )
             if result.lowered
-            else Markup("<p>No one is lowered.</p>"),
+            else Markup("<p>No member is throttled.</p>"),
             Markup('<ul class="problems" aria-label="Remarks">{}</ul>').format(remarks)
             if remarks
             else Markup(""),
@@ -94,7 +94,7 @@ def _of_brokers(before: Mapping[tuple[int, Direction], NicResult]) -> Columns[Ni
         Column("Broker", lambda one: one.broker),
         Column("Way", lambda one: one.direction.value),
         Column("Limit", lambda one: rate(one.limit), "right"),
-        Column("At the end, as it is now", lambda one: rate(at_end_before(one)), "right"),
+        Column("At the end, unedited", lambda one: rate(at_end_before(one)), "right"),
         Column("Highest", lambda one: rate(one.highest), "right"),
         Column("At the end", lambda one: rate(one.at_end), "right"),
         Column(
@@ -105,16 +105,16 @@ def _of_brokers(before: Mapping[tuple[int, Direction], NicResult]) -> Columns[Ni
     )
 
 
-_OF_WHO_GIVES: Final[Columns[MemberResult]] = (
+_OF_THROTTLED: Final[Columns[MemberResult]] = (
     Column("Level", lambda one: one.level.value),
     Column("Member", lambda one: name(one.member_name)),
     Column("Way", lambda one: "fetch" if one.direction is Direction.EGRESS else "produce"),
-    Column("Wants, all brokers", lambda one: rate(one.wants), "right"),
-    Column("Moves at the end", lambda one: rate(one.moves_at_end), "right"),
+    Column("Demand, all brokers", lambda one: rate(one.wants), "right"),
+    Column("Rate at the end", lambda one: rate(one.moves_at_end), "right"),
     Column("Contract, each broker", lambda one: _limited(one.contract), "right"),
     Column("Quota at the end", lambda one: _limited(one.at_end), "right"),
-    Column("Longest mute", lambda one: f"{one.longest_mute_seconds:.0f} s", "right"),
-    Column("For broker", lambda one: ", ".join(map(str, one.brokers))),
+    Column("Longest delay", lambda one: f"{one.longest_mute_seconds:.0f} s", "right"),
+    Column("Because of broker", lambda one: ", ".join(map(str, one.brokers))),
 )
 
 
@@ -137,21 +137,21 @@ def history_page(trail: Trail, lines: Sequence[AuditRow], *, of: int, left_out: 
     if left_out:
         text = Markup(
             '<p class="unknown">{} more lines of this policy are about tiers that you may not '
-            "list: they are left out, or what they say of these tiers is.</p>"
+            "list: they are left out or shortened.</p>"
         ).format(left_out)
         page.append(Part("left-out", text))
     if trail.problem:
-        text = Markup('<p class="unknown hatched">Not all is known: {}</p>').format(trail.problem)
+        text = Markup('<p class="unknown hatched">Incomplete: {}</p>').format(trail.problem)
         page.append(Part("problem", text))
     if not lines:
-        return (*page, Part("count", Markup("<p>No line fits.</p>")))
+        return (*page, Part("count", Markup("<p>No matching line.</p>")))
     seen: Counter[AuditRow] = Counter()
     rows = []
     for line in lines:
         seen[line] += 1
         crc = crc32(" ".join(line).encode())
         rows.append(Part(f"{crc:x}-{seen[line]}", table_row(_TRAIL, line)))
-    count = Markup("<p>{} of {} lines, the newest first</p>").format(len(lines), of)
+    count = Markup("<p>{} of {} lines, newest first</p>").format(len(lines), of)
     return (
         *page,
         Part("count", count),

@@ -198,7 +198,7 @@ def opened(browser: Browser, stage: Stage, viewer: Viewer, page: str) -> Iterato
     context.set_default_timeout(60_000)
     made = context.new_page()
     made.goto(f"{stage.address}/login")
-    made.get_by_label("A token of yours").fill(viewer.token)
+    made.get_by_label("Your token").fill(viewer.token)
     made.get_by_role("button", name="Log in").click()
     made.wait_for_selector(".page")
     made.goto(stage.path(page))

@@ -92,14 +92,16 @@ def test_a_tier_of_another_namespace_is_shown_as_the_operator_says(
 
 def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
     _, _, now = at(308)
-    assert "18 MB/s</span> is too much; L1 to L3 move" in now_page.answer(now)
-    assert "can give it" in now_page.answer(now)
+    assert "18 MB/s</span> over its limit; L1 to L3 send" in now_page.answer(now)
+    assert "can be throttled" in now_page.answer(now)
     little = replace(now.over[0], by_level={Level.L0: 60e6, Level.L2: 5e6})
     poor = now_page.answer(replace(now, nics=(little,)))
     assert "quotas cannot help" in poor
-    assert "try it on What if" in poor
+    assert "fewer clients on What if" in poor
     unmeasured = replace(now.over[0], foreign=None)
-    assert "whose it is, is unknown" in now_page.answer(replace(now, nics=(unmeasured,)))
+    assert "which clients cause that is unknown" in now_page.answer(
+        replace(now, nics=(unmeasured,))
+    )
     swings = replace(now.over[0], bytes_per_second=60e6)
     assert "counts as over until it stays there" in now_page.answer(replace(now, nics=(swings,)))
 
