@@ -188,7 +188,6 @@ class OverrideNow:
     state: str
     until_seconds: float | None
     reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,8 +476,6 @@ def _ways(
 
 def _override(raw: RawObject) -> OverrideNow:
     status, spec = raw.get("status") or {}, raw.get("spec") or {}
-    conditions = status.get("conditions") or ()
-    ready: RawObject = next((one for one in conditions if one.get("type") == "Ready"), {})
     target = (spec.get("target") or {}).items()
     return OverrideNow(
         object_key(raw),
@@ -488,7 +485,6 @@ def _override(raw: RawObject) -> OverrideNow:
         str(status.get("state") or "not seen yet"),
         seconds_of(status.get("until") or spec.get("expiresAt")),
         str(spec.get("reason") or ""),
-        str(ready.get("message") or ""),
     )
 
 

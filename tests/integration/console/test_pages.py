@@ -248,7 +248,7 @@ def test_a_member_has_its_hours_its_brokers_and_its_quota_levels(
     expect(page.get_by_role("heading", name="backfill")).to_be_visible()
     assert page.locator(".chart polyline.rate").count() >= 1
     expect(page.get_by_role("list", name="fetch on each broker")).to_contain_text("broker 3")
-    assert "not known here" in page.inner_text("body")
+    assert "unknown here" in page.inner_text("body")
     page.get_by_role("button", name="Look at Kafka's quota levels").click()
     levels = page.get_by_role("list", name="consumer_byte_rate")
     expect(levels).to_contain_text("applies, set by Tidegate")
