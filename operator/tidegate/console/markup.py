@@ -42,6 +42,22 @@ def rate(bytes_per_second: float | None) -> Markup:
     return Markup('<span class="number">{}</span>').format(rate_words(bytes_per_second))
 
 
+def polylines(points: Iterable[tuple[float, float | None]], kind: str = "") -> Markup:
+    """Lines through points of an SVG, with a gap where there is no `y`."""
+    lines: list[list[str]] = [[]]
+    for x, y in points:
+        if y is None:
+            lines.append([])
+        else:
+            lines[-1].append(f"{x:.1f},{y:.1f}")
+    named = Markup('class="{}" ').format(kind) if kind else ""
+    return joined(
+        Markup('<polyline {}points="{}"/>').format(named, " ".join(line))
+        for line in lines
+        if len(line) > 1
+    )
+
+
 def since(text: str, now_seconds: float) -> str:
     at = seconds_of(text)
     return "" if at is None else f"{clock_words(at)} ({age_words(now_seconds - at)})"

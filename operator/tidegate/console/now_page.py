@@ -17,6 +17,7 @@ from tidegate.console.markup import (
     Columns,
     joined,
     name,
+    polylines,
     rate,
     section,
     since,
@@ -439,16 +440,12 @@ def _sparkline(points: Points) -> Markup:
     width, height = _SPARK
     # by the newest point and not by the clock: it changes when there is something new
     begin = (points[-1][0] if points else 0.0) - NIC_SECONDS
-    lines: list[list[str]] = [[]]
-    for at, share in points:
-        if share is None:
-            lines.append([])
-            continue
-        x = width * max(0.0, at - begin) / NIC_SECONDS
-        y = height - height * min(share, _FULL) / _FULL
-        lines[-1].append(f"{x:.1f},{y:.1f}")
-    drawn = joined(
-        Markup('<polyline points="{}"/>').format(" ".join(one)) for one in lines if len(one) > 1
+    drawn = polylines(
+        (
+            width * max(0.0, at - begin) / NIC_SECONDS,
+            None if share is None else height - height * min(share, _FULL) / _FULL,
+        )
+        for at, share in points
     )
     limit = height - height / _FULL
     return Markup(

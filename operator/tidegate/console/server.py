@@ -123,9 +123,6 @@ class Console:
     _reads_trail: bool = False
     _rows: dict[int, tuple[AuditLine, AuditRow]] = field(default_factory=dict)
 
-    def policies(self, objects: Objects) -> tuple[str, ...]:
-        return policy_keys(objects)
-
     def policy(
         self, objects: Objects, key: str, before: PolicyNow | None = None
     ) -> PolicyNow | None:
@@ -449,7 +446,7 @@ class _Page:
 
         ui.add_css(_CSS.read_text(encoding="utf-8"))
         objects = self._objects()
-        keys = self._console.policies(objects)
+        keys = policy_keys(objects)
         if self._policy not in keys and keys:
             self._policy = keys[0]
         with ui.element("header").classes("bar"):
@@ -589,7 +586,7 @@ class _Page:
     def _page(self, body: Callable[[PolicyNow], Page]) -> Page:
         objects, now = self._now()
         if now is None and objects.policies:
-            self._policy = self._console.policies(objects)[0]
+            self._policy = policy_keys(objects)[0]
             if self._named is not None:
                 self._named.set_content(str(name(self._policy)))
             objects, now = self._now()

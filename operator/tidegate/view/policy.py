@@ -89,11 +89,7 @@ class LeaseNow:
     problem: str = ""
 
     def is_known(self, now_seconds: float) -> bool:
-        return (
-            not self.problem
-            and self.at_seconds is not None
-            and now_seconds - self.at_seconds <= _LEASE_FRESH_SECONDS
-        )
+        return InputNow("Lease", self.at_seconds, 30.0, self.problem).is_known(now_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +283,6 @@ _GOES_ON: Final = frozenset(
 )
 KUBERNETES, OPERATOR, PROMETHEUS, KAFKA = "Kubernetes", "Operator", "Prometheus", "Kafka"
 _KUBERNETES_FRESH_SECONDS: Final = 15.0
-_LEASE_FRESH_SECONDS: Final = 30.0
 _MOST_EVENTS: Final = 100  # of a policy; the API server forgets them after an hour
 
 
