@@ -32,7 +32,7 @@ from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.resources.fields import parse_moment
-from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
@@ -333,7 +333,7 @@ def _shadow_sentences(explanation: KeyExplanation, applies: Applicable) -> Itera
 
 
 def _next_sentences(report: MemberReport | None) -> Iterator[str]:
-    if report and report.state not in (MemberState.CONTRACT, MemberState.UNLIMITED):
+    if report and report.state not in AT_CONTRACT:
         yield f"Now {report.state.value}: {report.message}"
 
 

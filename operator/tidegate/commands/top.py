@@ -26,7 +26,7 @@ from tidegate.commands.top_rows import (
 )
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.view.load import NicNow
-from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.contracts.desired import AT_CONTRACT
 from tidegate_logic.model import Observation
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.throttle.nic_status import over_count_words
@@ -37,7 +37,6 @@ from tidegate_logic.words import NO_VALUE, UNKNOWN, ago_words, rate_of_words, ra
 
 _LONGEST_NAME, _LONGEST_WHY = 18, 22
 _EXPLAINED = 5
-_QUIET = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
 
 def show_view(page: Page, view: View, *, most_members: int) -> None:
@@ -184,12 +183,12 @@ def _why(row: RateRow, now_seconds: float) -> str:
     """The reason for a rate that is not at its contract, and since when."""
     if row.is_below and row.entry is not None:
         return f"{row.entry.reason.value} {ago_words(now_seconds - row.entry.written_at_seconds)}"
-    return "" if row.report.state in _QUIET else row.report.state.value
+    return "" if row.report.state in AT_CONTRACT else row.report.state.value
 
 
 def _reasons(rows: Sequence[RateRow]) -> Iterator[str]:
     """The first few members that are not at their contract, each once."""
-    held = {row.report.entity: row.report for row in rows if row.report.state not in _QUIET}
+    held = {row.report.entity: row.report for row in rows if row.report.state not in AT_CONTRACT}
     for report in list(held.values())[:_EXPLAINED]:
         yield f"{report.member_name} ({report.entity}): {report.message}"
 

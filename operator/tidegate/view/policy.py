@@ -22,7 +22,7 @@ from tidegate.kube.api import (
 )
 from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare, object_key
 from tidegate.view.load import Load, NicNow, RawObject, level_words
-from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberState
 from tidegate_logic.model import (
     KEY_OF,
     Direction,
@@ -40,7 +40,6 @@ from tidegate_logic.model import (
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure
 
-_AT_CONTRACT: Final = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 _NOTHING: Final = 1.0  # bytes per second: what is left of a mean long after
 _WAY_NAMES: Final = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
 
@@ -162,7 +161,7 @@ class MemberNow:
         """Whether it is not at its contract, for whatever reason: also contended, or held there."""
         has_quota = self.quota is not None or self.contract is not None
         stays_right = self.state == MemberState.HELD and self.target is None
-        return has_quota and self.is_known and self.state not in _AT_CONTRACT and not stays_right
+        return has_quota and self.is_known and self.state not in AT_CONTRACT and not stays_right
 
     @property
     def key(self) -> str:
