@@ -197,13 +197,6 @@ class Console:
             for one in found
         ) | {(BUSINESS_TIERS, "")}
 
-    def seen_by(self, token: str | None) -> Objects:
-        """The objects that this viewer may list. May wait for the API server; raises Refused."""
-        viewers = self.viewers()
-        if viewers is None:
-            return self.source.objects()
-        return self.source.objects().only(viewers.rights(token).may_list)
-
     def let_in(self) -> Callable[[str | None], Awaitable[object]] | None:
         """Asks for a viewer's rights in a thread; None without logins."""
         viewers = self.viewers()

@@ -369,10 +369,7 @@ def _joined(
         newest, judged_until = load.newest_seconds, load.judged_until_seconds
         nics = tuple(load.nics(declared.tiers or (), measured.problem))
         members = tuple(_members(load, declared.tiers or (), tiers, status))
-        problems += [f"{broken.key}: {broken.message}" for broken in declared.broken]
-        problems += [broken.message for broken in declared.broken_overrides]
-        if readings is not None and declared.spec.metrics:
-            problems += [one.message for one in readings.problems]
+        problems += _problems(declared, readings)
     return PolicyNow(
         object_key(raw),
         now_seconds,
@@ -397,6 +394,14 @@ def _joined(
         _events(objects, raw, tiers, overrides),
         objects.events_problem,
     )
+
+
+def _problems(declared: Declared, readings: Readings | None) -> Iterator[str]:
+    """What cannot be read, and what readings lack."""
+    yield from (f"{broken.key}: {broken.message}" for broken in declared.broken)
+    yield from (broken.message for broken in declared.broken_overrides)
+    if readings is not None and declared.spec.metrics:
+        yield from (one.message for one in readings.problems)
 
 
 def _levels(status: RawObject, members: Sequence[MemberNow]) -> Iterator[LevelNow]:
