@@ -1,11 +1,11 @@
 """`tidegate top`: brokers against limits, levels, and members below their contract, and why."""
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -27,7 +27,6 @@ from tidegate.commands.top_rows import (
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.view.load import NicNow
 from tidegate_logic.contracts.desired import AT_CONTRACT
-from tidegate_logic.model import Observation
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.throttle.nic_status import over_count_words
 from tidegate_logic.words import NO_VALUE, UNKNOWN, ago_words, rate_of_words, rate_words, rfc3339
@@ -55,7 +54,7 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
             page.say(f"{row.level.value}: {row.words.because}")
     shown = rates[:most_members] if most_members else rates
     page.say()
-    page.sheet(_rate_sheet(shown, view.observation))
+    page.sheet(_rate_sheet(shown, view.observation.now_seconds))
     if len(shown) < len(rates):
         page.say(f"and {len(rates) - len(shown)} more (--members 0 shows all)")
     for sentence in _reasons(shown):
@@ -95,29 +94,40 @@ def _warnings(view: View) -> Iterator[str]:
     yield from view.warnings
 
 
+Row = TypeVar("Row")
+
+
+def _sheet(rows: Iterable[Row], *columns: tuple[Column, Callable[[Row], str]]) -> Sheet:
+    """A table whose columns come with what a row has in them."""
+    cells = [[cell(row) for _, cell in columns] for row in rows]
+    return Sheet(tuple(column for column, _ in columns), cells)
+
+
 def _broker_sheet(rows: Sequence[NicNow], now_seconds: float) -> Sheet:
-    columns = (
-        *(Column("Broker", right=True), Column("Way")),
-        *(Column(title, right=True) for title in ("Carries", "Share", "Clients", "Age")),
-        *(Column("State"), Column("Why", fold=True)),
+    def carries(nic: NicNow) -> str:
+        if nic.limit is None:
+            return "no limit"
+        return rate_of_words(nic.bytes_per_second, nic.limit, missing=NO_VALUE)
+
+    def age(nic: NicNow) -> str:
+        seconds = _age_seconds(nic, now_seconds)
+        return "" if seconds is None else f"{seconds:.0f} s"
+
+    return _sheet(
+        rows,
+        (_right("Broker"), lambda nic: str(nic.broker)),
+        (Column("Way"), lambda nic: "" if nic.limit is None else nic.direction.value),
+        (_right("Carries"), carries),
+        (_right("Share"), lambda nic: "" if nic.share is None else f"{100 * nic.share:.0f} %"),
+        (_right("Clients"), lambda nic: "" if nic.limit is None else _rate(nic.clients)),
+        (_right("Age"), age),
+        (Column("State"), lambda nic: nic.pressure.value),
+        (Column("Why", fold=True), lambda nic: _cut(nic.why, _LONGEST_WHY)),
     )
-    return Sheet(columns, [_broker_cells(row, now_seconds) for row in rows])
 
 
-def _broker_cells(nic: NicNow, now_seconds: float) -> Sequence[str]:
-    carries, limit = nic.bytes_per_second, nic.limit
-    share = f"{100 * carries / limit:.0f} %" if carries is not None and limit else ""
-    age_seconds = _age_seconds(nic, now_seconds)
-    return (
-        str(nic.broker),
-        "" if limit is None else nic.direction.value,
-        "no limit" if limit is None else rate_of_words(carries, limit, missing=NO_VALUE),
-        share,
-        "" if limit is None else _rate(nic.clients),
-        "" if age_seconds is None else f"{age_seconds:.0f} s",
-        nic.pressure.value,
-        _cut(nic.why, _LONGEST_WHY),
-    )
+def _right(title: str) -> Column:
+    return Column(title, right=True)
 
 
 def _age_seconds(nic: NicNow, now_seconds: float) -> float | None:
@@ -125,45 +135,28 @@ def _age_seconds(nic: NicNow, now_seconds: float) -> float | None:
 
 
 def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
-    titles = ("Members", "Below", "Fetch", "Produce", "Delayed")
-    columns = (
-        Column("Level"),
-        *(Column(title, right=True) for title in titles),
-        Column("State"),
-    )
-    return Sheet(columns, [_level_cells(row) for row in rows])
-
-
-def _level_cells(row: LevelRow) -> Sequence[str]:
-    return (
-        row.level.value,
-        str(row.members),
-        str(row.below),
-        _rate(row.fetch),
-        _rate(row.produce),
-        _delay(row.delayed_seconds),
-        "" if row.words is None else row.words.state,
+    return _sheet(
+        rows,
+        (Column("Level"), lambda row: row.level.value),
+        (_right("Members"), lambda row: str(row.members)),
+        (_right("Below"), lambda row: str(row.below)),
+        (_right("Fetch"), lambda row: _rate(row.fetch)),
+        (_right("Produce"), lambda row: _rate(row.produce)),
+        (_right("Delayed"), lambda row: _delay(row.delayed_seconds)),
+        (Column("State"), lambda row: "" if row.words is None else row.words.state),
     )
 
 
-def _rate_sheet(rows: Sequence[RateRow], observation: Observation) -> Sheet:
-    columns = (
-        *(Column("Level"), Column("Member"), Column("Way")),
-        *(Column(title, right=True) for title in ("Sends", "Quota of contract", "Delayed")),
-        Column("Why", fold=True),
-    )
-    return Sheet(columns, [_rate_cells(row, observation.now_seconds) for row in rows])
-
-
-def _rate_cells(row: RateRow, now_seconds: float) -> Sequence[str]:
-    return (
-        row.report.level.value,
-        _cut(row.report.member_name, _LONGEST_NAME),
-        KEY_WORDS[row.key],
-        _rate(row.client.sends),
-        _quota(row),
-        _delay(row.client.delayed_seconds),
-        _cut(_why(row, now_seconds), _LONGEST_WHY),
+def _rate_sheet(rows: Sequence[RateRow], now_seconds: float) -> Sheet:
+    return _sheet(
+        rows,
+        (Column("Level"), lambda row: row.report.level.value),
+        (Column("Member"), lambda row: _cut(row.report.member_name, _LONGEST_NAME)),
+        (Column("Way"), lambda row: KEY_WORDS[row.key]),
+        (_right("Sends"), lambda row: _rate(row.client.sends)),
+        (_right("Quota of contract"), _quota),
+        (_right("Delayed"), lambda row: _delay(row.client.delayed_seconds)),
+        (Column("Why", fold=True), lambda row: _cut(_why(row, now_seconds), _LONGEST_WHY)),
     )
 
 
