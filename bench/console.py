@@ -18,8 +18,8 @@ from bench.results import Figure
 from lab.browser import chromium
 from lab.network import free_port
 from lab.process import wait_until
-from tidegate.console.snapshot import assumed_topology, policy_now, quotas_in_force
 from tidegate.console.whatif import Edits, play_what_if, situation_of
+from tidegate.view.policy import assumed_topology, policy_now, quotas_in_force
 from tidegate_logic.model import Direction
 
 BROKERS, MEMBERS = 50, 1000

@@ -15,8 +15,8 @@ from typing import Any
 
 from tidegate.console.history import Past
 from tidegate.console.server import Console, ConsoleSettings, serve
-from tidegate.console.snapshot import Measured, Objects
 from tidegate.console.source import Trail
+from tidegate.view.policy import Measured, Objects
 from tidegate_logic.model import ClientRate, Direction, Entity, Level, NicSpan, Readings
 
 MB = 1_000_000

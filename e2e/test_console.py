@@ -180,7 +180,7 @@ def test_a_viewer_sees_their_namespace_while_it_happens_and_nobody_else_does(
             "request", lambda one: None if one.url.startswith(here) else foreign.append(one.url)
         )
         page.goto(console.address)
-        page.get_by_label("A token of yours").fill(tenant)
+        page.get_by_label("Your token").fill(tenant)
         page.get_by_role("button", name="Log in").click()
         strip = page.get_by_role("group", name="State")
         expect(strip).to_contain_text("mode Enforce")

@@ -1,9 +1,9 @@
 """Walks the console in a browser while the demo's second experiment plays, and takes its pictures.
 
 The demo runs beside it, with its own parts. What a person on call would look for is looked for, in
-texts and roles: who is over, who gives and since when, the Events and audit lines of one pass, one
-member, a limit that is tried out, and the way back. Run by `make console-walk`; pictures and what
-was read are in `out/console-walk/`.
+texts and roles: who is over, who is throttled and since when, the Events and audit lines of one
+pass, one member, a limit that is tried out, and the way back. Run by `make console-walk`; pictures
+and what was read are in `out/console-walk/`.
 """
 
 import os
@@ -107,11 +107,11 @@ def in_short(page: Page) -> str:
     return short.inner_text().replace("\n", " | ") if short.count() else ""
 
 
-def gives(page: Page, level: str) -> bool:
-    """Whether Now says that this level gives, in words and on its lane."""
+def is_throttled(page: Page, level: str) -> bool:
+    """Whether Now says that this level is throttled, in words and on its lane."""
     state = page.locator(f'tr[data-part="{level}"] .state')
     is_lower = state.count() > 0 and state.inner_text() in ("Throttled", "Relaxing")
-    return is_lower and f"{level} gives" in in_short(page)
+    return is_lower and f"{level} throttled" in in_short(page)
 
 
 def _keep(page: Page, name: str, out: Path) -> None:
@@ -119,13 +119,13 @@ def _keep(page: Page, name: str, out: Path) -> None:
     (out / f"{name}.txt").write_text(page.inner_text("body"), encoding="utf-8")
 
 
-def look_at_every_page(page: Page, out: Path, *, limit: str, give: Sequence[str]) -> None:
-    """Look at Now while L3 gives, then at a member, History and What if; pictures go to `out`.
+def look_at_every_page(page: Page, out: Path, *, limit: str, throttled: Sequence[str]) -> None:
+    """Look at Now while L3 is throttled, then at the other pages; pictures go to `out`.
 
-    `give` are the levels that give under `limit`, which is tried out. Raises what `walk` raises.
+    `throttled` are the levels that `limit`, which is tried out, throttles. Raises as `walk` does.
     """
     short = in_short(page)
-    _require(re.search(r"L3 gives: \S+.*since \d\d:\d\d:\d\d", short), short)
+    _require(re.search(r"L3 throttled: \S+.*since \d\d:\d\d:\d\d", short), short)
     members = page.get_by_role("region", name="Members").get_by_role("row")
     _require(members.count() >= 2, "nobody is below the contract")
     judged = page.locator('.nic[data-state="Over"], .nic[data-state="Within"]')
@@ -157,13 +157,13 @@ def look_at_every_page(page: Page, out: Path, *, limit: str, give: Sequence[str]
     page.get_by_role("button", name="Play ten minutes").click()
     answer = page.locator(".answer")
     expect(answer).to_contain_text("enough", timeout=60_000)
-    for level in give:
-        expect(answer).to_contain_text(f"{level} gives")
+    for level in throttled:
+        expect(answer).to_contain_text(f"{level} is throttled by")
     _keep(page, "what-if", out)
 
 
 def walk(page: Page, address: str, demo: Demo) -> None:
-    """Look at every page once the first level gives. Raises Missed, or what Playwright raises."""
+    """Look at every page once a level is throttled. Raises Missed, or what Playwright raises."""
     _until(lambda: opened(page, address), "the first page", demo, 600.0)
     seen: list[str] = []
 
@@ -172,12 +172,12 @@ def walk(page: Page, address: str, demo: Demo) -> None:
             seen.append(state)
             print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
 
-    def l3_gives() -> bool:
+    def l3_is_throttled() -> bool:
         note(in_short(page))
-        return gives(page, "L3")
+        return is_throttled(page, "L3")
 
-    _until(l3_gives, "L3 to give", demo, _DEMO_SECONDS)
-    look_at_every_page(page, OUT, limit="40M", give=("L3", "L2", "L1"))  # L0 alone is near it
+    _until(l3_is_throttled, "L3 to be throttled", demo, _DEMO_SECONDS)
+    look_at_every_page(page, OUT, limit="40M", throttled=("L3", "L2", "L1"))  # L0 alone is near it
 
     page.get_by_role("link", name="Now", exact=True).click()
     page.wait_for_selector(".answer")

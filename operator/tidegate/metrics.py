@@ -31,14 +31,13 @@ from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.throttle_metrics import POLICY_LABELS, ThrottleCounts, policy_labels, throttle_gauges
 from tidegate.throttle_metrics import PolicyReading as PolicyReading
-from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.model import BYTE_RATE_OF, DIRECTION_OF, QuotaKey
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure
 
 _OURS = "tidegate"  # the logger above all of the program's own
 _MEMBER_LABELS = (*POLICY_LABELS, "tier", "member")
-_AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 _MOST_MEMBERS = 500  # of a policy that have series because they are not at their contract
 _LONGEST_GAP_SECONDS = 60.0  # between two passes; over a longer one it is not known what was
 _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -351,7 +350,7 @@ def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
 
 def _not_at_contract(reading: PolicyReading) -> list[MemberReport]:
     """Members that are not at their contract, so many at most: the most important ones."""
-    found = [one for one in reading.decision.members if one.state not in _AT_CONTRACT]
+    found = [one for one in reading.decision.members if one.state not in AT_CONTRACT]
     found.sort(key=lambda one: (one.level, one.tier_key, one.member_name))
     return found[:_MOST_MEMBERS]
 

@@ -19,7 +19,6 @@ from tidegate.commands.audit import line_words
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.console.history import Past
 from tidegate.console.server import Console
-from tidegate.console.snapshot import LeaseNow, Measured, Objects
 from tidegate.console.source import Trail
 from tidegate.control.audit.lines import AuditLine
 from tidegate.control.reconcile import PassResult
@@ -31,6 +30,7 @@ from tidegate.observe.declared import declare
 from tidegate.observe.observation import ObservationResult
 from tidegate.simulation.play import play
 from tidegate.tracing import new_pass_id
+from tidegate.view.policy import LeaseNow, Measured, Objects
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import Mode, Observation, QuotaKey, Topology
@@ -289,7 +289,7 @@ def without_kafka(source: SimulatedSource) -> None:
 
 
 def observing(source: SimulatedSource) -> None:
-    """The policy only observes. For a moment at which nobody gives yet: the load goes on so."""
+    """The policy only observes. For a moment at which nobody is throttled yet: the load goes on so."""
     source.objects_now = replace(stopped_at(source.now - EPOCH - 1)[1].objects_now, events=())
     bend(source, lambda policy, _: policy["spec"].update(mode=Mode.OBSERVE.value))
     seen = source.moment.observation

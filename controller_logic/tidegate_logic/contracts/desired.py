@@ -58,6 +58,8 @@ class MemberState(StrEnum):
     OWNED_BY_STRIMZI = "OwnedByStrimzi"
 
 
+# it has the quota of its contract, or none, because the contract asks for none
+AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 _NOT_COUNTED = frozenset(
     {MemberState.OVERLAPPING, MemberState.NOT_ALLOWED, MemberState.OWNED_BY_STRIMZI}
 )

@@ -1,6 +1,6 @@
 """`tidegate explain`: the quota a client really gets: its level, author, cause, what it shadows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -10,6 +10,7 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.explanation import (
     Author,
+    Explained,
     KeyExplanation,
     Outlook,
     Subject,
@@ -31,7 +32,7 @@ from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.resources.fields import parse_moment
-from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
@@ -67,31 +68,23 @@ LEVEL_WORDS = {
 }
 
 
-def show_explanation(
-    page: Page,
-    subject: Subject,
-    explanations: Sequence[KeyExplanation],
-    *,
-    brokers: int | None,
-    warnings: Sequence[str],
-    outlook: Outlook,
-    now_seconds: float,
-) -> None:
+def show_explanation(page: Page, answer: Explained, now_seconds: float) -> None:
     """Print the answer: warnings, each key that is or should be limited, a line for the others."""
+    subject, outlook = answer.subject, answer.outlook
     client = f"client id {subject.client_id}" if subject.client_id else "no client id"
     page.say(f"User {subject.user}, {client}", "bold")
-    for warning in warnings:
+    for warning in answer.warnings:
         page.warn(warning)
-    for explanation in explanations:
+    for explanation in answer.keys:
         if explanation.applies:
-            _show_key(page, explanation, explanation.applies, brokers, outlook, now_seconds)
+            _show_key(page, explanation, explanation.applies, answer, now_seconds)
         elif explanation.missing:
             page.heading(f"{KEY_WORDS[explanation.key]}: unlimited now, but it should not be")
             for sentence in _missing_sentences(explanation, outlook, now_seconds):
                 page.say(f"  {sentence}")
     unlimited = [
         KEY_WORDS[explanation.key]
-        for explanation in explanations
+        for explanation in answer.keys
         if explanation.applies is None and not explanation.missing
     ]
     if unlimited:
@@ -105,10 +98,10 @@ def _show_key(
     page: Page,
     explanation: KeyExplanation,
     applies: Applicable,
-    brokers: int | None,
-    outlook: Outlook,
+    answer: Explained,
     now_seconds: float,
 ) -> None:
+    outlook = answer.outlook
     page.heading(
         f"{KEY_WORDS[explanation.key]}: {quota_words(explanation.key, applies.text)} on each broker"
     )
@@ -120,7 +113,7 @@ def _show_key(
         _bucket_sentence(applies.bucket),
         *_author_sentences(explanation, applies, outlook, now_seconds),
         *_override_sentences(explanation),
-        *_total_sentences(explanation, applies, brokers),
+        *_total_sentences(explanation, applies, answer.brokers),
         *_shadow_sentences(explanation, applies),
         *_missing_sentences(explanation, outlook, now_seconds),
         *_next_sentences(explanation.report),
@@ -340,7 +333,7 @@ def _shadow_sentences(explanation: KeyExplanation, applies: Applicable) -> Itera
 
 
 def _next_sentences(report: MemberReport | None) -> Iterator[str]:
-    if report and report.state not in (MemberState.CONTRACT, MemberState.UNLIMITED):
+    if report and report.state not in AT_CONTRACT:
         yield f"Now {report.state.value}: {report.message}"
 
 
@@ -396,46 +389,26 @@ def explain(
     known = (
         _from_cluster(around, asked.access)
         if asked.names_no_policy
-        else _from_policy(around, asked)
+        else _of_policy(around, find_policy(around, asked.policy), asked.access)
     )
-    _answer(around, Subject(user, client_id), known, output=output)
+    answer = _answer(known, Subject(user, client_id))
+    publish(
+        around.out,
+        output,
+        explain_document(answer),
+        show=lambda page: show_explanation(page, answer, around.now_seconds()),
+    )
 
 
-def _answer(
-    around: CommandContext, subject: Subject, known: Known, *, output: OutputFormat
-) -> None:
-    explanations = explain_client(known.quotas, subject, known.reports, known.overrides)
+def _answer(known: Known, subject: Subject) -> Explained:
     warnings = (
         *known.warnings,
         *_not_allowed(known.reports, subject),
         *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
         *_general_warnings(known.quotas, subject),
     )
-
-    def show(page: Page) -> None:
-        now_seconds = around.now_seconds()
-        show_explanation(
-            page,
-            subject,
-            explanations,
-            brokers=known.brokers,
-            warnings=warnings,
-            outlook=known.outlook,
-            now_seconds=now_seconds,
-        )
-
-    publish(
-        around.out,
-        output,
-        explain_document(
-            subject,
-            explanations,
-            brokers=known.brokers,
-            warnings=warnings,
-            outlook=known.outlook,
-        ),
-        show=show,
-    )
+    keys = explain_client(known.quotas, subject, known.reports, known.overrides)
+    return Explained(subject, keys, known.brokers, warnings, known.outlook)
 
 
 def _from_cluster(around: CommandContext, access: AccessOptions) -> Known:
@@ -447,18 +420,8 @@ def explained(
     around: CommandContext, source: PolicySource, access: AccessOptions, user: str, client_id: str
 ) -> Document:
     """The document of `tidegate explain` for one client of a policy, read now."""
-    known, subject = _of_policy(around, source, access), Subject(user, client_id)
-    return explain_document(
-        subject,
-        explain_client(known.quotas, subject, known.reports, known.overrides),
-        brokers=known.brokers,
-        warnings=(*known.warnings, *_general_warnings(known.quotas, subject)),
-        outlook=known.outlook,
-    )
-
-
-def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
-    return _of_policy(around, find_policy(around, asked.policy), asked.access)
+    known = _of_policy(around, source, access)
+    return explain_document(_answer(known, Subject(user, client_id)))
 
 
 def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:

@@ -118,6 +118,20 @@ class KeyExplanation:
         return value * brokers if value is not None and brokers else None
 
 
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The answer about one client: all four quota keys, fetch first.
+
+    `brokers` is how many are alive, None = not known.
+    """
+
+    subject: Subject
+    keys: tuple[KeyExplanation, ...]
+    brokers: int | None
+    warnings: tuple[str, ...]
+    outlook: Outlook
+
+
 def explain_client(
     quotas: Mapping[Entity, StoredQuota],
     subject: Subject,
@@ -207,24 +221,14 @@ def nothing_is_metered(quotas: Mapping[Entity, StoredQuota]) -> bool:
 # as Kafka holds them, totals are integers in bytes per second, and an absent field is unknown.
 
 
-def explain_document(
-    subject: Subject,
-    explanations: Sequence[KeyExplanation],
-    *,
-    brokers: int | None,
-    warnings: Sequence[str],
-    outlook: Outlook,
-) -> Document:
+def explain_document(answer: Explained) -> Document:
     """`keys` has all four quota keys; one without `level` is unlimited."""
     return {
-        "user": subject.user,
-        "clientId": subject.client_id,
-        "brokers": brokers,
-        "keys": {
-            explanation.key.value: _key(explanation, brokers, outlook)
-            for explanation in explanations
-        },
-        "warnings": list(warnings),
+        "user": answer.subject.user,
+        "clientId": answer.subject.client_id,
+        "brokers": answer.brokers,
+        "keys": {one.key.value: _key(one, answer.brokers, answer.outlook) for one in answer.keys},
+        "warnings": list(answer.warnings),
     }
 
 

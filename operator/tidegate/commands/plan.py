@@ -26,7 +26,7 @@ from tidegate.commands.reassignments import (
 from tidegate.control.report.status import advice_remarks, override_remarks
 from tidegate.errors import TidegateError
 from tidegate.observe.observation import ObservationResult
-from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
@@ -165,7 +165,6 @@ _KIND_WORDS = {
     WriteKind.RECORD: "only recorded as ours",
     WriteKind.NOTIFY: "brokers notified again",
 }
-_UNREMARKABLE = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
 
 def show_plan(
@@ -233,7 +232,7 @@ def _show_remarks(page: Page, decision: Decision) -> None:
     remarks = [
         f"{report.tier_key} / {report.member_name} ({report.state.value}): {report.message}"
         for report in decision.members
-        if report.state not in _UNREMARKABLE
+        if report.state not in AT_CONTRACT
     ]
     remarks += [f"{note.reason.value}: {note.message}" for note in decision.notes]
     remarks += override_remarks(decision.overridden)

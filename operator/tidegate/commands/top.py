@@ -1,10 +1,11 @@
 """`tidegate top`: brokers against limits, levels, and members below their contract, and why."""
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -15,7 +16,6 @@ from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.top_rows import (
-    BrokerRow,
     LevelRow,
     RateRow,
     View,
@@ -25,8 +25,8 @@ from tidegate.commands.top_rows import (
     rate_rows,
 )
 from tidegate.errors import InvalidResource, TidegateError
-from tidegate_logic.contracts.desired import MemberState
-from tidegate_logic.model import Observation
+from tidegate.view.load import NicNow
+from tidegate_logic.contracts.desired import AT_CONTRACT
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.throttle.nic_status import over_count_words
 from tidegate_logic.words import NO_VALUE, UNKNOWN, ago_words, rate_of_words, rate_words, rfc3339
@@ -36,7 +36,6 @@ from tidegate_logic.words import NO_VALUE, UNKNOWN, ago_words, rate_of_words, ra
 
 _LONGEST_NAME, _LONGEST_WHY = 18, 22
 _EXPLAINED = 5
-_QUIET = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
 
 def show_view(page: Page, view: View, *, most_members: int) -> None:
@@ -46,16 +45,16 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
         page.warn(warning)
     rates = rate_rows(view)
     page.say()
-    page.sheet(_broker_sheet(broker_rows(view)))
+    page.sheet(_broker_sheet(broker_rows(view), view.observation.now_seconds))
     page.say()
     levels = level_rows(view, rates)
     page.sheet(_level_sheet(levels))
     for row in levels:
-        if row.word is not None and row.word.because:
-            page.say(f"{row.level.value}: {row.word.because}")
+        if row.words is not None and row.words.because:
+            page.say(f"{row.level.value}: {row.words.because}")
     shown = rates[:most_members] if most_members else rates
     page.say()
-    page.sheet(_rate_sheet(shown, view.observation))
+    page.sheet(_rate_sheet(shown, view.observation.now_seconds))
     if len(shown) < len(rates):
         page.say(f"and {len(rates) - len(shown)} more (--members 0 shows all)")
     for sentence in _reasons(shown):
@@ -63,7 +62,7 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
 
 
 def _headline(view: View) -> str:
-    observation, watched = view.observation, view.watched
+    observation, watched = view.observation, view.load.watched
     moment = rfc3339(observation.now_seconds)
     over = (
         f"{over_count_words(watched)} of {len(watched)} brokers over" if watched is not None else ""
@@ -95,71 +94,69 @@ def _warnings(view: View) -> Iterator[str]:
     yield from view.warnings
 
 
-def _broker_sheet(rows: Sequence[BrokerRow]) -> Sheet:
-    columns = (
-        *(Column("Broker", right=True), Column("Way")),
-        *(Column(title, right=True) for title in ("Carries", "Share", "Clients", "Age")),
-        *(Column("State"), Column("Why", fold=True)),
-    )
-    return Sheet(columns, [_broker_cells(row) for row in rows])
+Row = TypeVar("Row")
 
 
-def _broker_cells(row: BrokerRow) -> Sequence[str]:
-    nic = row.nic
-    carries, limit = (nic.bytes_per_second, nic.limit) if nic is not None else (None, None)
-    share = f"{100 * carries / limit:.0f} %" if carries is not None and limit else ""
-    return (
-        str(row.broker),
-        row.direction.value if row.direction is not None else "",
-        rate_of_words(carries, limit, missing=NO_VALUE) if limit is not None else "no limit",
-        share,
-        _rate(row.clients) if nic is not None else "",
-        "" if row.age_seconds is None else f"{row.age_seconds:.0f} s",
-        row.pressure.value,
-        _cut(row.why, _LONGEST_WHY),
+def _sheet(rows: Iterable[Row], *columns: tuple[Column, Callable[[Row], str]]) -> Sheet:
+    """A table whose columns come with what a row has in them."""
+    cells = [[cell(row) for _, cell in columns] for row in rows]
+    return Sheet(tuple(column for column, _ in columns), cells)
+
+
+def _broker_sheet(rows: Sequence[NicNow], now_seconds: float) -> Sheet:
+    def carries(nic: NicNow) -> str:
+        if nic.limit is None:
+            return "no limit"
+        return rate_of_words(nic.bytes_per_second, nic.limit, missing=NO_VALUE)
+
+    def age(nic: NicNow) -> str:
+        seconds = _age_seconds(nic, now_seconds)
+        return "" if seconds is None else f"{seconds:.0f} s"
+
+    return _sheet(
+        rows,
+        (_right("Broker"), lambda nic: str(nic.broker)),
+        (Column("Way"), lambda nic: "" if nic.limit is None else nic.direction.value),
+        (_right("Carries"), carries),
+        (_right("Share"), lambda nic: "" if nic.share is None else f"{100 * nic.share:.0f} %"),
+        (_right("Clients"), lambda nic: "" if nic.limit is None else _rate(nic.clients)),
+        (_right("Age"), age),
+        (Column("State"), lambda nic: nic.pressure.value),
+        (Column("Why", fold=True), lambda nic: _cut(nic.why, _LONGEST_WHY)),
     )
+
+
+def _right(title: str) -> Column:
+    return Column(title, right=True)
+
+
+def _age_seconds(nic: NicNow, now_seconds: float) -> float | None:
+    return None if nic.at_seconds is None else max(0.0, now_seconds - nic.at_seconds)
 
 
 def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
-    titles = ("Members", "Below", "Fetch", "Produce", "Delayed")
-    columns = (
-        Column("Level"),
-        *(Column(title, right=True) for title in titles),
-        Column("State"),
-    )
-    return Sheet(columns, [_level_cells(row) for row in rows])
-
-
-def _level_cells(row: LevelRow) -> Sequence[str]:
-    return (
-        row.level.value,
-        str(row.members),
-        str(row.below),
-        _rate(row.fetch),
-        _rate(row.produce),
-        _delay(row.delay_seconds),
-        "" if row.word is None else row.word.state,
+    return _sheet(
+        rows,
+        (Column("Level"), lambda row: row.level.value),
+        (_right("Members"), lambda row: str(row.members)),
+        (_right("Below"), lambda row: str(row.below)),
+        (_right("Fetch"), lambda row: _rate(row.fetch)),
+        (_right("Produce"), lambda row: _rate(row.produce)),
+        (_right("Delayed"), lambda row: _delay(row.delayed_seconds)),
+        (Column("State"), lambda row: "" if row.words is None else row.words.state),
     )
 
 
-def _rate_sheet(rows: Sequence[RateRow], observation: Observation) -> Sheet:
-    columns = (
-        *(Column("Level"), Column("Member"), Column("Way")),
-        *(Column(title, right=True) for title in ("Sends", "Quota of contract", "Delayed")),
-        Column("Why", fold=True),
-    )
-    return Sheet(columns, [_rate_cells(row, observation.now_seconds) for row in rows])
-
-
-def _rate_cells(row: RateRow, now_seconds: float) -> Sequence[str]:
-    return (
-        row.report.level.value,
-        _cut(row.report.member_name, _LONGEST_NAME),
-        KEY_WORDS[row.key],
-        _rate(row.sends),
-        _quota(row),
-        _delay(row.delay_seconds),
-        _cut(_why(row, now_seconds), _LONGEST_WHY),
+def _rate_sheet(rows: Sequence[RateRow], now_seconds: float) -> Sheet:
+    return _sheet(
+        rows,
+        (Column("Level"), lambda row: row.report.level.value),
+        (Column("Member"), lambda row: _cut(row.report.member_name, _LONGEST_NAME)),
+        (Column("Way"), lambda row: KEY_WORDS[row.key]),
+        (_right("Sends"), lambda row: _rate(row.client.sends)),
+        (_right("Quota of contract"), _quota),
+        (_right("Delayed"), lambda row: _delay(row.client.delayed_seconds)),
+        (Column("Why", fold=True), lambda row: _cut(_why(row, now_seconds), _LONGEST_WHY)),
     )
 
 
@@ -179,12 +176,12 @@ def _why(row: RateRow, now_seconds: float) -> str:
     """The reason for a rate that is not at its contract, and since when."""
     if row.is_below and row.entry is not None:
         return f"{row.entry.reason.value} {ago_words(now_seconds - row.entry.written_at_seconds)}"
-    return "" if row.report.state in _QUIET else row.report.state.value
+    return "" if row.report.state in AT_CONTRACT else row.report.state.value
 
 
 def _reasons(rows: Sequence[RateRow]) -> Iterator[str]:
     """The first few members that are not at their contract, each once."""
-    held = {row.report.entity: row.report for row in rows if row.report.state not in _QUIET}
+    held = {row.report.entity: row.report for row in rows if row.report.state not in AT_CONTRACT}
     for report in list(held.values())[:_EXPLAINED]:
         yield f"{report.member_name} ({report.entity}): {report.message}"
 
@@ -214,7 +211,9 @@ def view_document(view: View) -> Document:
         "cluster": view.cluster_id,
         "mode": observation.policy.mode.value,
         "paused": observation.policy.paused,
-        "brokers": None if view.watched is None else [_broker(row) for row in broker_rows(view)],
+        "brokers": None
+        if view.load.watched is None
+        else [_broker(nic, observation.now_seconds) for nic in broker_rows(view)],
         "levels": [_level(row) for row in level_rows(view, rates)],
         "members": [_rate_document(row) for row in rates],
         "holds": [
@@ -233,33 +232,30 @@ def _problems(view: View) -> Sequence[Document]:
     ]
 
 
-def _broker(row: BrokerRow) -> Document:
-    nic = row.nic
+def _broker(nic: NicNow, now_seconds: float) -> Document:
     return {
-        "id": row.broker,
-        "direction": None if row.direction is None else row.direction.value,
-        "bytesPerSecond": None if nic is None else nic.bytes_per_second,
-        "limit": None if nic is None else nic.limit,
-        "capacity": None if nic is None else nic.capacity,
-        "clientsBytesPerSecond": row.clients,
-        "ageSeconds": row.age_seconds,
-        "pressure": row.pressure.value,
-        "why": row.why,
+        "id": nic.broker,
+        "direction": None if nic.limit is None else nic.direction.value,
+        "bytesPerSecond": nic.bytes_per_second,
+        "limit": nic.limit,
+        "capacity": nic.capacity,
+        "clientsBytesPerSecond": nic.clients,
+        "ageSeconds": _age_seconds(nic, now_seconds),
+        "pressure": nic.pressure.value,
+        "why": nic.why,
     }
 
 
 def _level(row: LevelRow) -> Document:
     return {
         "level": row.level.value,
-        "said": None
-        if row.word is None
-        else {"state": row.word.state, "since": row.word.since, "because": row.word.because},
+        "said": None if row.words is None else asdict(row.words),
         "tiers": row.tiers,
         "members": row.members,
         "belowContract": row.below,
         "fetchBytesPerSecond": row.fetch,
         "produceBytesPerSecond": row.produce,
-        "longestThrottleSeconds": row.delay_seconds,
+        "longestThrottleSeconds": row.delayed_seconds,
     }
 
 
@@ -271,8 +267,8 @@ def _rate_document(row: RateRow) -> Document:
         "member": report.member_name,
         "entity": entity_document(report.entity),
         "key": row.key.value,
-        "bytesPerSecond": row.sends,
-        "throttleSeconds": row.delay_seconds,
+        "bytesPerSecond": row.client.sends,
+        "throttleSeconds": row.client.delayed_seconds,
         "quotaKnown": row.is_read,
         "quota": row.in_force,
         "contract": row.contract,

@@ -257,9 +257,9 @@ def login_page(problem: str) -> str:
             '<!doctype html><html lang="en"><head><title>Tidegate: log in</title><meta '
             'name="viewport" content="width=device-width"></head><body><main class="login" '
             'style="max-width:560px;margin:40px auto;font-family:sans-serif"><h1>Tidegate</h1>'
-            '{}<form method="post" action="/login"><label for="token">A token of yours for this '
-            "Kubernetes cluster (<code>kubectl create token ACCOUNT</code>, or that of your login)"
-            '</label><br><input id="token" name="token" type="password" autocomplete="off" '
+            '{}<form method="post" action="/login"><label for="token">Your token for this '
+            "Kubernetes cluster (<code>kubectl create token ACCOUNT</code>, or the one of your "
+            'login)</label><br><input id="token" name="token" type="password" autocomplete="off" '
             'style="width:100%" required><p><button type="submit">Log in</button></p></form>'
             "<p>You see the policies, tiers and overrides of the namespaces in which you may read "
             "them. The token stays in this process's memory.</p></main></body></html>"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidegate.console.snapshot import PolicyNow
+from tidegate.view.policy import PolicyNow
 from tidegate_logic.model import Direction, Level
 
 NIC_SECONDS: Final = 900.0
@@ -32,7 +32,6 @@ class Span:
     state: str
     begin: float
     end: float
-    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class History:
             while points[0][0] < at - NIC_SECONDS:
                 points.popleft()
         for level in now.levels:
-            self._note_level(mine, level.level, level.state, level.because, at)
+            self._note_level(mine, level.level, level.state, at)
         if at - mine.members_at >= _MEMBER_STEP_SECONDS:
             mine.members_at = at
             for one in now.members:
@@ -122,17 +121,12 @@ class History:
             for gone in mine.members.keys() - here:
                 del mine.members[gone]
 
-    def _note_level(
-        self, mine: _OfPolicy, level: Level, state: str, because: str, at: float
-    ) -> None:
+    def _note_level(self, mine: _OfPolicy, level: Level, state: str, at: float) -> None:
         spans = mine.levels.setdefault(level, deque())
-        if spans and spans[-1].state == state:
-            spans[-1] = Span(state, spans[-1].begin, at, because or spans[-1].because)
-        else:
-            if spans:
-                last = spans[-1]
-                spans[-1] = Span(last.state, last.begin, at, last.because)
-            spans.append(Span(state, at, at, because))
+        if spans:
+            spans[-1] = replace(spans[-1], end=at)
+        if not spans or spans[-1].state != state:
+            spans.append(Span(state, at, at))
         while spans[0].end < at - MEMBER_SECONDS:
             spans.popleft()
 

@@ -4,17 +4,20 @@ Every value goes through `Markup.format`, which escapes it, so a name is never m
 its direction to itself. What is unknown is hatched, with its age, and never zero.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tidegate.console.parts import ROWS
-from tidegate.console.snapshot import seconds_of
+from tidegate.view.policy import seconds_of
 from tidegate_logic.words import UNKNOWN, age_words, clock_words, rate_words
 
 MOST_ROWS: Final = 100
-Column = tuple[str, str]  # its head, and its class ("" = none)
+HEAD: Final = "head"
+_OF_HEADS_TOO: Final = frozenset({"right", "lane"})
+Row = TypeVar("Row")
 
 
 def joined(parts: Iterable[Markup]) -> Markup:
@@ -29,10 +32,30 @@ def name(text: object, *, most: int = 60) -> Markup:
     return Markup('<bdi class="name" title="{}">{}…</bdi>').format(whole, whole[: most - 1])
 
 
+def unknown() -> Markup:
+    return Markup('<span class="unknown">{}</span>').format(UNKNOWN)
+
+
 def rate(bytes_per_second: float | None) -> Markup:
     if bytes_per_second is None:
-        return Markup('<span class="unknown">{}</span>').format(UNKNOWN)
+        return unknown()
     return Markup('<span class="number">{}</span>').format(rate_words(bytes_per_second))
+
+
+def polylines(points: Iterable[tuple[float, float | None]], kind: str = "") -> Markup:
+    """Lines through points of an SVG, with a gap where there is no `y`."""
+    lines: list[list[str]] = [[]]
+    for x, y in points:
+        if y is None:
+            lines.append([])
+        else:
+            lines[-1].append(f"{x:.1f},{y:.1f}")
+    named = Markup('class="{}" ').format(kind) if kind else ""
+    return joined(
+        Markup('<polyline {}points="{}"/>').format(named, " ".join(line))
+        for line in lines
+        if len(line) > 1
+    )
 
 
 def since(text: str, now_seconds: float) -> str:
@@ -40,30 +63,58 @@ def since(text: str, now_seconds: float) -> str:
     return "" if at is None else f"{clock_words(at)} ({age_words(now_seconds - at)})"
 
 
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column: its head, what a row has in it, and its class (`HEAD` = the row's own head)."""
+
+    head: str
+    cell: Callable[[Row], object]
+    kind: str = ""
+
+    def of(self, row: Row) -> str:
+        if self.kind == HEAD:
+            return f'<th scope="row">{escape(self.cell(row))}</th>'
+        kind = f' class="{self.kind}"' if self.kind else ""
+        return f"<td{kind}>{escape(self.cell(row))}</td>"
+
+    @property
+    def title(self) -> str:
+        kind = f' class="{self.kind}"' if self.kind in _OF_HEADS_TOO else ""
+        return f'<th scope="col"{kind}>{escape(self.head)}</th>'
+
+
+Columns = Sequence[Column[Row]]
+
+
+def table_row(columns: Columns[Row], row: Row, kind: str | None = None) -> Markup:
+    """A row of a table; `kind` is its class."""
+    opened = "<tr>" if kind is None else f'<tr class="{escape(kind)}">'
+    cells = "".join(column.of(row) for column in columns)
+    return Markup(f"{opened}{cells}</tr>")  # noqa: S704  # each cell is escaped
+
+
 def table(
-    columns: Sequence[Column],
-    rows: Markup = ROWS,
+    columns: Columns[Row],
+    rows: Iterable[Row] | None = None,
     *,
     label: str = "",
     labelled_by: str = "",
     caption: str = "",
+    kind_of: Callable[[Row], str | None] = lambda _: None,
 ) -> Markup:
-    """A table that scrolls by itself where it is too wide; its rows are parts, or given."""
-    head = joined(
-        Markup('<th scope="col"{}>{}</th>').format(
-            Markup(' class="{}"').format(kind) if kind else "", words
-        )
-        for words, kind in columns
-    )
-    named = (
-        Markup('aria-labelledby="{}"').format(labelled_by)
-        if labelled_by
-        else Markup('aria-label="{}"').format(label)
-    )
+    """A table that scrolls by itself where it is too wide; without `rows` they are parts."""
+    named = f'aria-labelledby="{labelled_by}"' if labelled_by else f'aria-label="{label}"'
+    head = "".join(column.title for column in columns)
+    body = ROWS if rows is None else joined(table_row(columns, one, kind_of(one)) for one in rows)
     return Markup(
         '<div class="scroll" tabindex="0" role="region" {}><table>{}<thead><tr>{}</tr></thead>'
         "<tbody data-rows>{}</tbody></table></div>"
-    ).format(named, Markup("<caption>{}</caption>").format(caption) if caption else "", head, rows)
+    ).format(
+        Markup(named),  # noqa: S704  # literals
+        Markup("<caption>{}</caption>").format(caption) if caption else "",
+        Markup(head),  # noqa: S704  # each title is escaped
+        body,
+    )
 
 
 def section(name_: str, title: str, inside: Markup, *, age: str = "") -> Markup:

@@ -9,10 +9,10 @@ from typing import Any
 from markupsafe import Markup
 
 from tidegate.console.history import History
-from tidegate.console.markup import joined, name, rate
+from tidegate.console.markup import joined, name, polylines, rate
 from tidegate.console.now_page import members_table
 from tidegate.console.parts import Kept, Page, Part
-from tidegate.console.snapshot import MemberNow, PolicyNow
+from tidegate.view.policy import MemberNow, PolicyNow
 from tidegate_logic.model import QuotaKey
 from tidegate_logic.quota_values import quota_words
 from tidegate_logic.quotas.precedence import PrecedenceLevel
@@ -26,7 +26,7 @@ def member_page(
     first = ways[0]
     leaders = (
         Markup(
-            "<p>{}, skew {}: of a contract of {} over all brokers, quotas permit {} while "
+            "<p>{}, skew {}: the contract is {} over all brokers, and quotas permit {} while "
             "it is not throttled.</p>"
         ).format(
             _counted(first.leaders),
@@ -76,26 +76,17 @@ def _member_chart(now: PolicyNow, one: MemberNow, history: History) -> Markup:
     highest = max(highest, float(one.contract or 0), 1.0) * 1.1
     width, height = 720, 120
 
+    def y(value: float | None) -> float | None:
+        return None if value is None else height - height * value / highest
+
     def line(pick: int, kind: str) -> Markup:
-        parts: list[list[str]] = [[]]
-        for point in points:
-            value = point[pick]
-            if value is None:
-                parts.append([])
-                continue
-            x = width * (point[0] - begin) / seconds
-            parts[-1].append(f"{x:.1f},{height - height * value / highest:.1f}")
-        return joined(
-            Markup('<polyline class="{}" points="{}"/>').format(kind, " ".join(part))
-            for part in parts
-            if len(part) > 1
-        )
+        placed = ((width * (point[0] - begin) / seconds, y(point[pick])) for point in points)
+        return polylines(placed, kind)
 
     contract = ""
     if one.contract is not None:
-        y = f"{height - height * one.contract / highest:.1f}"
         contract = Markup('<line class="contract" x1="0" x2="{}" y1="{}" y2="{}"/>').format(
-            width, y, y
+            width, *[f"{y(one.contract):.1f}"] * 2
         )
     return Markup(
         '<figure><svg class="chart" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
@@ -170,6 +161,6 @@ def _level_row(key: str, level: PrecedenceLevel, state: str, entry: Mapping[str,
 
 def not_looked_at(why: str) -> Markup:
     return Markup(
-        '<h3>Which quota applies</h3><p class="unknown hatched">The eight quota levels are not '
-        "known here: {}</p>"
+        '<h3>Which quota applies</h3><p class="unknown hatched">The eight quota levels are unknown '
+        "here: {}</p>"
     ).format(why)

@@ -1,4 +1,4 @@
-"""The page Now: who is over, who gives, since when, is it enough, in the order of looking.
+"""The page Now: what is over its limit, who is throttled, since when, and is that enough?
 
 Pure: from what is known of one policy to the parts of a page.
 """
@@ -10,31 +10,45 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Points, Span
-from tidegate.console.markup import MOST_ROWS, joined, name, rate, section, since, table
+from tidegate.console.markup import (
+    HEAD,
+    MOST_ROWS,
+    Column,
+    Columns,
+    joined,
+    name,
+    polylines,
+    rate,
+    section,
+    since,
+    table,
+    table_row,
+    unknown,
+)
 from tidegate.console.parts import ROWS, Kept, Page, Part
-from tidegate.console.snapshot import (
+from tidegate.view.load import NicNow, RawObject
+from tidegate.view.policy import (
     KAFKA,
     KUBERNETES,
     PROMETHEUS,
     EventNow,
     LevelNow,
     MemberNow,
-    NicNow,
     OverrideNow,
     PolicyNow,
 )
 from tidegate_logic.model import Level, Mode
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure
-from tidegate_logic.words import UNKNOWN, age_words, clock_words
+from tidegate_logic.words import UNKNOWN, age_words, clock_words, rate_of_words
 
 _SPARK: Final = (120, 28)
 _FULL: Final = 1.25  # share of the limit at the top of a sparkline
 _WORDS_OF_LEVEL: Final = {
     "Contract": "at the contracted rate",
-    "Stepping": "going down to an edited contract, step by step",
-    "Throttled": "below the contract, for a broker over its limit",
-    "Relaxing": "on the way back to the contract",
+    "Stepping": "stepping down to an edited contract",
+    "Throttled": "throttled because a broker is over its limit",
+    "Relaxing": "on the way back to its contracts",
 }
 
 
@@ -129,7 +143,7 @@ def _age(now: PolicyNow, *inputs: str) -> str:
         return ""
     if len(known) < len(gone):
         return "never known"
-    return f"as known {age_words(now.now_seconds - min(known))} ago"
+    return f"as of {age_words(now.now_seconds - min(known))} ago"
 
 
 def _sentences(now: PolicyNow) -> Iterable[Markup]:
@@ -145,7 +159,7 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
             words = (
                 "<strong>Broker {} {} is over its limit</strong>: {} of {}{}."
                 if (nic.share or 0.0) > 1
-                else "<strong>Broker {} {} swings over its limit</strong>: now {} of {}{}."
+                else "<strong>Broker {} {} swings around its limit</strong>: now {} of {}{}."
             )
             yield Markup(words).format(  # noqa: S704  # one of two literals
                 nic.broker,
@@ -158,21 +172,21 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
             yield Markup("{} more NICs are over their limits.").format(len(over) - 5)
     elif unknown:
         yield Markup(
-            "No broker is known to be over its limit; of {} of {} NICs the load is {}."
+            "No broker is known to be over its limit; the load of {} of {} NICs is {}."
         ).format(len(unknown), len(now.nics), UNKNOWN)
     elif now.nics:
         yield Markup("Every broker is within its limits.")
     else:
         yield Markup("No broker's load is known.")
-    yield from _who_gives(now)
+    yield from _who_is_throttled(now)
     yield _is_enough(now, unknown)
 
 
-def _who_gives(now: PolicyNow) -> Iterable[Markup]:
+def _who_is_throttled(now: PolicyNow) -> Iterable[Markup]:
     elsewhere = now.elsewhere
     known = sum(one.is_known for one in now.members)
     if now.members and not known:
-        yield Markup("Which members are at their contracted rates is {}.{}").format(
+        yield Markup("It is {} which members are at their contracted rates.{}").format(
             UNKNOWN, _levels_known_last(now)
         )
     elif now.would_change:
@@ -181,11 +195,11 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
         )
     elif not elsewhere:
         yield Markup("{}").format(_nobody_elsewhere(now) if now.members else "No member is known.")
-    giving = [one for one in elsewhere if one.gives]
-    for level in sorted({one.level for one in giving}, reverse=True):
-        mine = [one for one in giving if one.level is level]
+    throttled = [one for one in elsewhere if one.is_throttled]
+    for level in sorted({one.level for one in throttled}, reverse=True):
+        mine = [one for one in throttled if one.level is level]
         said = next((one for one in now.levels if one.level is level), None)
-        yield Markup("<strong>{} gives</strong>: {}{}{}.{}").format(
+        yield Markup("<strong>{} throttled</strong>: {}{}{}.{}").format(
             level.value,
             _named(mine),
             _of_contracts(mine),
@@ -194,7 +208,9 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
         )
     changing = {one.key for one in now.would_change}
     others = {
-        (one.name, one.state) for one in elsewhere if not one.gives and one.key not in changing
+        (one.name, one.state)
+        for one in elsewhere
+        if not one.is_throttled and one.key not in changing
     }
     if others:
         yield Markup("Not at the contracted rate for other reasons: {}{}.").format(
@@ -224,32 +240,28 @@ def _named(members: Iterable[MemberNow]) -> Markup:
 
 
 def _levels_known_last(now: PolicyNow) -> str:
-    """Which levels gave when the operator knew quotas last."""
-    gave = [one for one in now.levels if one.state not in ("", "Contract")]
-    if not gave:
-        return (
-            " When it was known last, all levels were at their contracted rates."
-            if now.levels
-            else ""
-        )
+    """Which levels were throttled when the operator knew quotas last."""
+    lower = [one for one in now.levels if one.state not in ("", "Contract")]
+    if not lower:
+        return " Last known: all levels at their contracted rates." if now.levels else ""
     said = ", ".join(
         f"{one.level.value} {_SINCE.get(one.state, 'not at the contracted rate since')} "
         f"{since(one.since, now.now_seconds)}"
-        for one in reversed(gave)
+        for one in reversed(lower)
     )
-    return f" When it was known last: {said}."
+    return f" Last known: {said}."
 
 
 _SINCE: Final = {
     "Throttled": "throttled since",
     "Relaxing": "on the way back since",
-    "Stepping": "going down since",
+    "Stepping": "stepping down since",
 }
 
 
 def _level_since(now: PolicyNow, level: LevelNow) -> str:
     """Since when it is in this state; `Because` in the table has when it all began."""
-    words = _SINCE.get(level.state)
+    words = _SINCE.get(level.state, "").removeprefix("throttled ")
     return f", {words} {since(level.since, now.now_seconds)}" if words and level.since else ""
 
 
@@ -260,21 +272,19 @@ def _began(level: LevelNow) -> str:
 
 
 def _of_contracts(members: Sequence[MemberNow]) -> Markup:
-    """What they move of what they were promised, one way; nothing where either is not known."""
+    """What they send of their contracts, each way; nothing where either is not known."""
     ways = sorted({one.way for one in members})
     said = []
     for way in ways:
         mine = [one for one in members if one.way == way]
-        moves, contracts = [one.sends for one in mine], [one.contract for one in mine]
-        if None in moves or None in contracts:
-            continue
-        said.append(
-            Markup(" ({} of {} of contracts{})").format(
-                rate(sum(one or 0.0 for one in moves)),
-                rate(sum(one or 0 for one in contracts)),
-                f", {way}" if len(ways) > 1 else "",
+        sends = [one.sends for one in mine if one.sends is not None]
+        contracts = [one.contract for one in mine if one.contract is not None]
+        if len(sends) == len(contracts) == len(mine):
+            said.append(
+                Markup(', {}<span class="number">{}</span>').format(
+                    f"{way} " if len(ways) > 1 else "", rate_of_words(sum(sends), sum(contracts))
+                )
             )
-        )
     return joined(said)
 
 
@@ -297,7 +307,7 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         if throttling.get("reason") in _CANNOT:
             too_much = Markup(", ").join(map(_too_much, now.over[:3]))
             return Markup(
-                "It is <strong>not enough, and quotas cannot help</strong>: {}. Too much: {}{}. {}"
+                "It is <strong>not enough, and quotas cannot help</strong>: {}. Excess: {}{}. {}"
             ).format(
                 _CANNOT[throttling["reason"]],
                 too_much,
@@ -308,16 +318,16 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
     if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
-    if any(one.gives for one in now.members):
+    if any(one.is_throttled for one in now.members):
         return Markup("It is <strong>enough</strong> now.")
     return Markup("No action needed.")
 
 
 _CANNOT: Final = {
-    Reason.QUOTA_EXHAUSTED.value: "every tier below L0 gives what it can",
-    Reason.QUOTA_CANNOT_HELP.value: "no tier below L0 has enough there to give",
+    Reason.QUOTA_EXHAUSTED.value: "every tier below L0 is throttled as far as allowed",
+    Reason.QUOTA_CANNOT_HELP.value: "no tier below L0 transfers enough there",
 }
-_WHAT_WOULD: Final = "Another limit, other leaders or fewer clients would help: try it on What if."
+_WHAT_WOULD: Final = "Try another limit, other leaders or fewer clients on What if."
 
 
 def _too_much(nic: NicNow) -> Markup:
@@ -328,26 +338,22 @@ def _too_much(nic: NicNow) -> Markup:
 
 
 def _would_help(nic: NicNow) -> Markup:
-    """Whether those who may be lowered move as much on this NIC as is too much."""
-    where = f"On broker {nic.broker} {nic.direction.value}"
+    """Whether members that may be throttled send more through this NIC than is too much."""
+    where = f"Broker {nic.broker} {nic.direction.value} is"
     too_much = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
+    sent = _levels_send(nic, *_THROTTLEABLE)
     if too_much <= 0:
-        return Markup("{} it is below just now, and counts as over until it stays there.").format(
-            where
-        )
-    if nic.foreign is None:
-        return Markup("{} {} is too much; whose it is, is {}.").format(
-            where, rate(too_much), UNKNOWN
-        )
-    can_give = sum(r for level, r in nic.by_level.items() if level is not Level.L0)
-    if can_give >= too_much:
-        return Markup("{} {} is too much; L1 to L3 move {} there and can give it.").format(
-            where, rate(too_much), rate(can_give)
-        )
+        words = "{} below its limit right now, and counts as over until it stays there."
+        return Markup(words).format(where)  # noqa: S704  # a literal
+    over = Markup("{} {} over its limit").format(where, rate(too_much))
+    if sent is None:
+        return Markup("{}; which clients cause that is {}.").format(over, UNKNOWN)
+    if sent >= too_much:
+        words = "{}; L1 to L3 send {} there and can be throttled."
+        return Markup(words).format(over, rate(sent))  # noqa: S704  # a literal
     return Markup(
-        "{} {} is too much, and L1 to L3 move only {} there: <strong>quotas cannot help</strong>. "
-        "{}"
-    ).format(where, rate(too_much), rate(can_give), _WHAT_WOULD)
+        "{}, and L1 to L3 send only {} there: <strong>quotas cannot help</strong>. {}"
+    ).format(over, rate(sent), _WHAT_WOULD)
 
 
 def heat(now: PolicyNow, history: History, kept: Kept) -> Part:
@@ -434,16 +440,12 @@ def _sparkline(points: Points) -> Markup:
     width, height = _SPARK
     # by the newest point and not by the clock: it changes when there is something new
     begin = (points[-1][0] if points else 0.0) - NIC_SECONDS
-    lines: list[list[str]] = [[]]
-    for at, share in points:
-        if share is None:
-            lines.append([])
-            continue
-        x = width * max(0.0, at - begin) / NIC_SECONDS
-        y = height - height * min(share, _FULL) / _FULL
-        lines[-1].append(f"{x:.1f},{y:.1f}")
-    drawn = joined(
-        Markup('<polyline points="{}"/>').format(" ".join(one)) for one in lines if len(one) > 1
+    drawn = polylines(
+        (
+            width * max(0.0, at - begin) / NIC_SECONDS,
+            None if share is None else height - height * min(share, _FULL) / _FULL,
+        )
+        for at, share in points
     )
     limit = height - height / _FULL
     return Markup(
@@ -458,50 +460,45 @@ def lanes(now: PolicyNow, history: History) -> Part:
     begin = min((spans[0].begin for spans in known.values() if spans), default=now.now_seconds)
     begin = max(begin, now.now_seconds - MEMBER_SECONDS)
     seconds = max(60.0, now.now_seconds - begin)
-    rows = [_lane(now, one, known.get(one.level, ()), begin, seconds) for one in now.levels]
+    columns: Columns[LevelNow] = (
+        Column("Level", lambda one: one.level.value, HEAD),
+        Column("State", lambda one: _state(one.state, UNKNOWN)),
+        Column("Since", lambda one: since(one.since, now.now_seconds)),
+        Column(
+            "Below contract",
+            lambda one: f"{UNKNOWN if one.below is None else one.below} of {one.members}",
+        ),
+        Column(
+            f"Last {age_words(seconds)}",
+            lambda one: _track(_span(span, begin, seconds) for span in known.get(one.level, ())),
+            "lane",
+        ),
+        Column("Because", lambda one: one.because or _WORDS_OF_LEVEL.get(one.state, "")),
+    )
+    rows = [Part(one.level.value, table_row(columns, one)) for one in now.levels]
     if not rows:
         text = '<tr><td colspan="6" class="unknown">The state of levels is unknown.</td></tr>'
         rows = [Part("none", Markup(text))]  # noqa: S704  # a literal
     marks = [one for one in now.events if begin <= one.at_seconds <= now.now_seconds]
     if marks:
         rows.append(_event_lane(marks, begin, seconds))
-    columns = (
-        ("Level", ""),
-        ("State", ""),
-        ("Since", ""),
-        ("Below contract", ""),
-        (f"Last {age_words(seconds)}", "lane"),
-        ("Because", ""),
-    )
     inside = table(columns, labelled_by="lanes")
     age = _age(now, KUBERNETES, KAFKA)
     return Part("lanes", section("lanes", "Levels", inside, age=age), tuple(rows))
 
 
-def _lane(
-    now: PolicyNow, one: LevelNow, spans: Iterable[Span], begin: float, seconds: float
-) -> Part:
-    return Part(
-        one.level.value,
-        Markup(
-            '<tr><th scope="row">{}</th><td><span class="state state-{}">{}</span></td>'
-            "<td>{}</td><td>{} of {}</td>"
-            '<td class="lane"><span class="track" aria-hidden="true">{}</span></td><td>{}</td></tr>'
-        ).format(
-            one.level.value,
-            one.state.lower(),
-            one.state or UNKNOWN,
-            since(one.since, now.now_seconds),
-            UNKNOWN if one.below is None else one.below,
-            one.members,
-            joined(_span(span, begin, seconds) for span in spans),
-            one.because or _WORDS_OF_LEVEL.get(one.state, ""),
-        ),
+def _state(state: str, missing: str = "") -> Markup:
+    return Markup('<span class="state state-{}">{}</span>').format(
+        state.lower() or missing, state or UNKNOWN
     )
 
 
+def _track(marks: Iterable[Markup]) -> Markup:
+    return Markup('<span class="track" aria-hidden="true">{}</span>').format(joined(marks))
+
+
 def _event_lane(marks: Sequence[EventNow], begin: float, seconds: float) -> Part:
-    drawn = joined(
+    drawn = _track(
         Markup('<i class="mark mark-{}" style="left:{}%" title="{}"></i>').format(
             one.type.lower(),
             f"{100 * (one.at_seconds - begin) / seconds:.1f}",
@@ -514,8 +511,7 @@ def _event_lane(marks: Sequence[EventNow], begin: float, seconds: float) -> Part
         "events",
         Markup(
             '<tr><th scope="row" colspan="4">Events</th>'
-            '<td class="lane"><span class="track" aria-hidden="true">{}</span></td>'
-            "<td>{} Events, {} of them warnings</td></tr>"
+            '<td class="lane">{}</td><td>{} Events, {} of them warnings</td></tr>'
         ).format(drawn, len(marks), warnings),
     )
 
@@ -535,7 +531,7 @@ def below(now: PolicyNow, kept: Kept) -> Part:
     if not any(one.is_known for one in now.members):
         said = f" {now.members[0].message}" if now.members else ""
         inside = Markup('<p class="unknown hatched">{}{}</p>').format(
-            "Not known of any member." if now.members else "No member is known.", said
+            "Unknown for every member." if now.members else "No member is known.", said
         )
         return Part("below", section("below", title, inside, age=age))
     members = now.elsewhere
@@ -558,49 +554,38 @@ def members_table(
         if len(members) > MOST_ROWS
         else Markup("")
     )
-    columns = (
-        ("Level", ""),
-        ("Member", ""),
-        ("Way", ""),
-        ("Moves, all brokers", "right"),
-        ("Quota, each broker", "right"),
-        ("Contract, all brokers", "right"),
-        ("Delayed by Kafka", "right"),
-        ("State", ""),
-        ("Why", ""),
-    )
-    rows = (_member_part(now, one, kept) for one in members[:MOST_ROWS])
+    columns = _member_columns(now)
+    rows = (_member_part(now, columns, one, kept) for one in members[:MOST_ROWS])
     return Markup("{}{}").format(table(columns, label="Members"), more), tuple(rows)
 
 
-def _member_part(now: PolicyNow, one: MemberNow, kept: Kept) -> Part:
+def _member_columns(now: PolicyNow) -> Columns[MemberNow]:
+    def linked(one: MemberNow) -> Markup:
+        link = member_link(now.key, one.key)
+        return Markup('<a href="{}">{}</a>').format(link, name(one.name))
+
+    return (
+        Column("Level", lambda one: one.level.value),
+        Column("Member", linked),
+        Column("Way", lambda one: one.way),
+        Column("Rate, all brokers", lambda one: rate(one.sends), "right"),
+        Column("Quota, each broker", _quota, "right"),
+        Column("Contract, all brokers", _contract, "right"),
+        Column("Delayed by Kafka", lambda one: _delayed(one.delayed_seconds), "right"),
+        Column("State", lambda one: _state(one.state, "unknown")),
+        Column("Why", lambda one: one.message, "why"),
+    )
+
+
+def _member_part(now: PolicyNow, columns: Columns[MemberNow], one: MemberNow, kept: Kept) -> Part:
     name_ = f"{one.key} {one.way}"
-    return kept.piece(f"member {name_}", (now.key, one), lambda: Part(name_, _member_row(now, one)))
+    return kept.piece(
+        f"member {name_}", (now.key, one), lambda: Part(name_, table_row(columns, one))
+    )
 
 
-def _member_row(now: PolicyNow, one: MemberNow) -> Markup:
-    delayed = (
-        Markup('<span class="unknown">{}</span>').format(UNKNOWN)
-        if one.delayed_seconds is None
-        else Markup("{}").format(f"{one.delayed_seconds:.1f} s")
-    )
-    return Markup(
-        '<tr><td>{}</td><td><a href="{}">{}</a></td><td>{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td><span class="state state-{}">{}</span></td><td class="why">{}</td></tr>'
-    ).format(
-        one.level.value,
-        member_link(now.key, one.key),
-        name(one.name),
-        one.way,
-        rate(one.sends),
-        _quota(one),
-        _contract(one),
-        delayed,
-        one.state.lower() or "unknown",
-        one.state or UNKNOWN,
-        one.message,
-    )
+def _delayed(seconds: float | None) -> Markup:
+    return unknown() if seconds is None else Markup("{}").format(f"{seconds:.1f} s")
 
 
 def member_link(policy_key: str, member: str) -> str:
@@ -623,61 +608,39 @@ def cannot_help(now: PolicyNow) -> Iterator[Part]:
     """Of each NIC that is over: what no quota of a throttleable tier takes away."""
     if not now.over:
         return
-    columns = (
-        ("Broker", ""),
-        ("Way", ""),
-        ("L0", "right"),
-        ("Clients in no tier shown here", "right"),
-        ("Replication and other", "right"),
-        ("L1 to L3", "right"),
+    columns: Columns[NicNow] = (
+        Column("Broker", lambda nic: nic.broker),
+        Column("Way", lambda nic: nic.direction.value),
+        Column("L0", lambda nic: rate(_levels_send(nic, Level.L0)), "right"),
+        Column("Clients in no tier shown here", lambda nic: rate(nic.foreign), "right"),
+        Column("Replication and other", lambda nic: rate(nic.rest), "right"),
+        Column("L1 to L3", lambda nic: rate(_levels_send(nic, *_THROTTLEABLE)), "right"),
     )
-    rows = joined(_cannot_help_row(nic) for nic in now.over)
-    yield Part(
-        "cannot",
-        section(
-            "cannot", "What no quota can help with", table(columns, rows, labelled_by="cannot")
-        ),
-    )
+    inside = table(columns, now.over, labelled_by="cannot")
+    yield Part("cannot", section("cannot", "What no quota can help with", inside))
 
 
-def _cannot_help_row(nic: NicNow) -> Markup:
-    is_split = nic.foreign is not None
-    can_give = sum(r for level, r in nic.by_level.items() if level is not Level.L0)
-    return Markup(
-        '<tr><td>{}</td><td>{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td></tr>'
-    ).format(
-        nic.broker,
-        nic.direction.value,
-        rate(nic.by_level.get(Level.L0, 0.0) if is_split else None),
-        rate(nic.foreign),
-        rate(nic.rest),
-        rate(can_give if is_split else None),
-    )
+_THROTTLEABLE: Final = tuple(level for level in Level if level is not Level.L0)
+
+
+def _levels_send(nic: NicNow, *levels: Level) -> float | None:
+    """What members of these levels send through it; None = not measured."""
+    return None if nic.foreign is None else sum(nic.by_level.get(one, 0.0) for one in levels)
 
 
 def overrides_of(overrides: Sequence[OverrideNow], now_seconds: float) -> Iterator[Part]:
     if not overrides:
         return
-    rows = joined(
-        Markup(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>"
-        ).format(
-            name(one.key),
-            name(one.target),
-            one.action,
-            one.state,
-            _ends(one.until_seconds, now_seconds),
-            name(one.reason, most=120),
-        )
-        for one in overrides
+    columns: Columns[OverrideNow] = (
+        Column("Override", lambda one: name(one.key)),
+        Column("For", lambda one: name(one.target)),
+        Column("Action", lambda one: one.action),
+        Column("State", lambda one: one.state),
+        Column("Ends in", lambda one: _ends(one.until_seconds, now_seconds)),
+        Column("Reason", lambda one: name(one.reason, most=120)),
     )
-    heads = ("Override", "For", "Action", "State", "Ends in", "Reason")
-    columns = [(words, "") for words in heads]
-    yield Part(
-        "overrides",
-        section("overrides", "Overrides", table(columns, rows, labelled_by="overrides")),
-    )
+    inside = table(columns, overrides, labelled_by="overrides")
+    yield Part("overrides", section("overrides", "Overrides", inside))
 
 
 def _ends(until_seconds: float | None, now_seconds: float) -> str:
@@ -693,48 +656,41 @@ _MOST_EVENTS: Final = 10
 def happened(now: PolicyNow, kept: Kept) -> Iterator[Part]:
     """The newest Events of the policy, its tiers and overrides; those of one pass share its id."""
     if now.events_problem:
-        inside = Markup('<p class="unknown hatched">Events are not known: {}</p>').format(
+        inside = Markup('<p class="unknown hatched">Events are unknown: {}</p>').format(
             now.events_problem
         )
         yield Part("events", section("events", "Events", inside))
         return
-    columns = (("Time", ""), ("Object", ""), ("Reason", ""), ("What", ""), ("Pass", ""))
     rows = tuple(_event_part(one, kept) for one in now.events[:_MOST_EVENTS])
     if rows:
-        inside = table(columns, labelled_by="events")
+        inside = table(_EVENT, labelled_by="events")
         yield Part("events", section("events", "Events", inside, age=_age(now, KUBERNETES)), rows)
 
 
+_EVENT: Final[Columns[EventNow]] = (
+    Column("Time", lambda one: clock_words(one.at_seconds)),
+    Column("Object", lambda one: name(one.regarding, most=40), "object"),
+    Column("Reason", lambda one: one.reason),
+    Column("What", lambda one: one.note, "why"),
+    Column("Pass", lambda one: one.pass_id, "pass"),
+)
+
+
 def _event_part(one: EventNow, kept: Kept) -> Part:
-    return kept.piece(f"event {one.uid}", (one,), lambda: Part(one.uid, _event(one)))
-
-
-def _event(one: EventNow) -> Markup:
-    return Markup(
-        '<tr class="event-{}"><td>{}</td><td class="object">{}</td><td>{}</td>'
-        '<td class="why">{}</td><td class="pass">{}</td></tr>'
-    ).format(
-        one.type.lower(),
-        clock_words(one.at_seconds),
-        name(one.regarding, most=40),
-        one.reason,
-        one.note,
-        one.pass_id,
+    return kept.piece(
+        f"event {one.uid}",
+        (one,),
+        lambda: Part(one.uid, table_row(_EVENT, one, f"event-{one.type.lower()}")),
     )
 
 
 def findings(now: PolicyNow) -> Markup:
     """Conditions in full, and what is missing."""
-    conditions = joined(
-        Markup(
-            '<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td class="why">{}</td></tr>'
-        ).format(
-            str(one.get("type")),
-            str(one.get("status")),
-            str(one.get("reason")),
-            str(one.get("message")),
-        )
-        for one in now.conditions
+    columns: Columns[RawObject] = (
+        Column("Condition", lambda one: str(one.get("type")), HEAD),
+        Column("Status", lambda one: str(one.get("status"))),
+        Column("Reason", lambda one: str(one.get("reason"))),
+        Column("Message", lambda one: str(one.get("message")), "why"),
     )
     problems = joined(Markup("<li>{}</li>").format(one) for one in now.problems)
     listed = (
@@ -742,8 +698,7 @@ def findings(now: PolicyNow) -> Markup:
         if problems
         else Markup("")
     )
-    columns = [(words, "") for words in ("Condition", "Status", "Reason", "Message")]
-    said = table(columns, conditions, labelled_by="conditions")
+    said = table(columns, now.conditions, labelled_by="conditions")
     inside = Markup("{}{}").format(listed, said)
     return section("conditions", "What the operator says", inside, age=_age(now, KUBERNETES))
 

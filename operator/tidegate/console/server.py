@@ -28,15 +28,6 @@ from tidegate.console.markup import joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
 from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
-from tidegate.console.snapshot import (
-    Objects,
-    PolicyNow,
-    assumed_topology,
-    declared_overrides,
-    policy_keys,
-    policy_now,
-    quotas_in_force,
-)
 from tidegate.console.source import Source, Trail
 from tidegate.console.trail_view import Sight, readable
 from tidegate.console.viewers import LONGEST_MINUTES, Place, Reviews, Rights, Viewers
@@ -54,6 +45,14 @@ from tidegate.control.audit.lines import AuditLine
 from tidegate.errors import TidegateError
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, EVENTS, QUOTA_OVERRIDES
 from tidegate.observe.declared import SpecReader
+from tidegate.view.policy import (
+    Objects,
+    PolicyNow,
+    assumed_topology,
+    policy_keys,
+    policy_now,
+    quotas_in_force,
+)
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.words import clock_words
 
@@ -123,9 +122,6 @@ class Console:
     _trail: tuple[Source, float, Trail] | None = None
     _reads_trail: bool = False
     _rows: dict[int, tuple[AuditLine, AuditRow]] = field(default_factory=dict)
-
-    def policies(self, objects: Objects) -> tuple[str, ...]:
-        return policy_keys(objects)
 
     def policy(
         self, objects: Objects, key: str, before: PolicyNow | None = None
@@ -200,13 +196,6 @@ class Console:
             for kind, found in of_kind.items()
             for one in found
         ) | {(BUSINESS_TIERS, "")}
-
-    def seen_by(self, token: str | None) -> Objects:
-        """The objects that this viewer may list. May wait for the API server; raises Refused."""
-        viewers = self.viewers()
-        if viewers is None:
-            return self.source.objects()
-        return self.source.objects().only(viewers.rights(token).may_list)
 
     def let_in(self) -> Callable[[str | None], Awaitable[object]] | None:
         """Asks for a viewer's rights in a thread; None without logins."""
@@ -450,7 +439,7 @@ class _Page:
 
         ui.add_css(_CSS.read_text(encoding="utf-8"))
         objects = self._objects()
-        keys = self._console.policies(objects)
+        keys = policy_keys(objects)
         if self._policy not in keys and keys:
             self._policy = keys[0]
         with ui.element("header").classes("bar"):
@@ -590,7 +579,7 @@ class _Page:
     def _page(self, body: Callable[[PolicyNow], Page]) -> Page:
         objects, now = self._now()
         if now is None and objects.policies:
-            self._policy = self._console.policies(objects)[0]
+            self._policy = policy_keys(objects)[0]
             if self._named is not None:
                 self._named.set_content(str(name(self._policy)))
             objects, now = self._now()
@@ -627,7 +616,7 @@ class _Page:
             ui.select(
                 names, value=chosen, label="Member (type a part of its name)", with_input=True
             ).props("outlined dense").classes("w-full").on_value_change(go)
-        levels = {"markup": not_looked_at("no one has asked yet.")}
+        levels = {"markup": not_looked_at("not read yet.")}
 
         async def look() -> None:
             levels["markup"] = await asyncio.to_thread(self._quota_levels, chosen)
@@ -722,8 +711,8 @@ class _Page:
             return
         form = WhatIfForm(now)
         ui.html(
-            "<h2>What if</h2><p>Ten minutes of the operator's own decisions on the load as it is "
-            "now. Nothing is written.</p>",
+            "<h2>What if</h2><p>Ten minutes of the operator's own decisions on the current load. "
+            "Nothing is written.</p>",
             sanitize=False,
         ).classes("page")
         self._kept_up(lambda _: (), role="status")  # what the viewer may see, and since when
@@ -778,19 +767,19 @@ class _Page:
             try:
                 topology = cluster.topology(now.key)
             except TidegateError as error:
-                remarks = (f"leaders are not known ({error.message})",)
+                remarks = (f"leaders are unknown ({error.message})",)
         if topology is None:
             topology = assumed_topology(now, now.declared.tiers)
             remarks = (
                 *remarks,
-                "leaders are taken as even over the brokers that each member moves bytes on",
+                "leaders are assumed to be even over the brokers that each member uses",
             )
         return situation_of(
             now.declared.policy,
             now.declared.tiers,
             topology,
             now.readings,
-            overrides=declared_overrides(now),
+            overrides=now.declared.overrides or (),
             quotas=quotas_in_force(now),
             remarks=remarks,
         )

@@ -18,7 +18,6 @@ from kubernetes import client
 from urllib3.exceptions import HTTPError
 
 from tidegate.console.history import Past
-from tidegate.console.snapshot import LeaseNow, Measured, Objects, RawObject
 from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
@@ -34,6 +33,8 @@ from tidegate.observe.declared import Declared, declare, object_key
 from tidegate.observe.metrics_watch import Reader
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.series import Series
+from tidegate.view.load import RawObject
+from tidegate.view.policy import LeaseNow, Measured, Objects
 from tidegate_logic.model import Direction, Level, Topology
 
 log = structlog.get_logger(__name__)
@@ -226,7 +227,8 @@ class LiveSource:
 
     def _list(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
         if kind is EVENTS:  # of all Events in a cluster these are few
-            items, version = self._list_events(place)
+            found = self._ask(kind, place, 20.0, limit=_MOST_EVENTS)
+            items, version = tuple(found["items"]), str(found["metadata"]["resourceVersion"])
         else:
             listing = self._kubernetes.list_all(kind, (place,) if place else ())
             items, version = listing.items, listing.resource_version
@@ -236,35 +238,23 @@ class LiveSource:
             self._changes += 1
             kept.heard_at = self._clock()
 
-    def _list_events(self, place: str) -> tuple[tuple[RawObject, ...], str]:
-        address = (EVENTS.group, EVENTS.version)
-        options = {
-            "field_selector": _ABOUT_OURS,
-            "limit": _MOST_EVENTS,
-            "_request_timeout": (3.0, 20.0),
-        }
-        found = (
-            self._watches.list_namespaced_custom_object(*address, place, EVENTS.plural, **options)
-            if place
-            else self._watches.list_cluster_custom_object(*address, EVENTS.plural, **options)
-        )
-        return tuple(found["items"]), str(found["metadata"]["resourceVersion"])
+    def _ask(self, kind: ResourceKind, place: str, seconds: float, **options: Any) -> Any:
+        if kind is EVENTS:
+            options["field_selector"] = _ABOUT_OURS
+        options["_request_timeout"] = (3.0, seconds)
+        address = (kind.group, kind.version, *([place] if place else ()), kind.plural)
+        api = self._watches
+        ask = api.list_namespaced_custom_object if place else api.list_cluster_custom_object
+        return ask(*address, **options)
 
     def _watch(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
-        address = (kind.group, kind.version)
-        options = {
-            "watch": True,
-            "resource_version": kept.version,
-            "timeout_seconds": _WATCH_SECONDS,
-            "allow_watch_bookmarks": True,
-            "_preload_content": False,
-            "_request_timeout": (3.0, _WATCH_SECONDS + 10.0),
-            **({"field_selector": _ABOUT_OURS} if kind is EVENTS else {}),
-        }
-        answer = (
-            self._watches.list_namespaced_custom_object(*address, place, kind.plural, **options)
-            if place
-            else self._watches.list_cluster_custom_object(*address, kind.plural, **options)
+        answer = self._ask(
+            *(kind, place, _WATCH_SECONDS + 10.0),
+            watch=True,
+            resource_version=kept.version,
+            timeout_seconds=_WATCH_SECONDS,
+            allow_watch_bookmarks=True,
+            _preload_content=False,
         )
         with self._lock:
             kept.heard_at, kept.problem, kept.is_open = self._clock(), "", True

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from tidegate.console.snapshot import PolicyNow
 from tidegate.console.whatif import Edits
 from tidegate.resources.rates import parse_byte_rate
+from tidegate.view.policy import PolicyNow
 from tidegate_logic.model import Contract, Direction, Level, RateForm
 
 
@@ -34,7 +34,7 @@ class WhatIfForm:
         self._dead = ui.select(
             list(self._now.brokers), label="Brokers that die", multiple=True, value=[]
         ).props("outlined dense use-chips")
-        self._load = ui.number("Load of everybody, in percent", value=100, min=0, max=10_000)
+        self._load = ui.number("Load of all clients, in percent", value=100, min=0, max=10_000)
         self._load.props("outlined dense")
         self._member = ui.select(
             {"": "no member", **{key: key for key in sorted(self._contracts)}},

@@ -4,12 +4,22 @@ Pure: from a result or lines to HTML.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 from zlib import crc32
 
 from markupsafe import Markup
 
-from tidegate.console.markup import MOST_ROWS, joined, name, rate, table
+from tidegate.console.markup import (
+    MOST_ROWS,
+    Column,
+    Columns,
+    joined,
+    name,
+    rate,
+    table,
+    table_row,
+)
 from tidegate.console.parts import Page, Part
 from tidegate.console.source import Trail
 from tidegate.console.whatif import MemberResult, NicResult, Result
@@ -17,7 +27,7 @@ from tidegate_logic.model import Direction, Level
 
 
 def what_if_page(result: Result, before: Result | None) -> Markup:
-    """Whether it would be enough, who gives, and each NIC that matters."""
+    """Whether it would be enough, who would be throttled, and each NIC that matters."""
     verdict = (
         Markup("<strong>It would be enough</strong>: every broker is within its limit at the end.")
         if result.is_enough
@@ -25,44 +35,49 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
             "<strong>It would not be enough</strong>: {} over the limit at the end."
         ).format("1 NIC is" if len(result.over) == 1 else f"{len(result.over)} NICs are")
     )
-    gives = joined(
-        Markup("<li>{} gives {}</li>").format(level.value, rate(result.gives(level)))
+    levels = joined(
+        Markup("<li>{} is throttled by {}</li>").format(level.value, rate(result.gives(level)))
         for level in sorted(Level, reverse=True)
         if result.gives(level) >= 1
     )
-    mute = (
-        Markup("<li>longest mute that is predicted: {}</li>").format(
+    delay = (
+        Markup("<li>longest predicted throttle delay: {}</li>").format(
             f"{result.longest_mute_seconds:.0f} s"
         )
         if result.longest_mute_seconds
         else Markup("")
     )
     head = Markup(
-        '<div class="answer" role="status"><p>{}</p><ul>{}<li>{} {} lowered</li>{}</ul></div>'
+        '<div class="answer" role="status"><p>{}</p><ul>{}<li>{} {} throttled</li>{}</ul></div>'
     ).format(
         verdict,
-        gives,
+        levels,
         len({(one.tier_key, one.member_name) for one in result.lowered}),
         "member is" if len({one.entity for one in result.lowered}) == 1 else "members are",
-        mute,
+        delay,
     )
     was = {} if before is None else {(one.broker, one.direction): one for one in before.nics}
     nics = sorted(
         (one for one in result.nics if one.limit),
         key=lambda one: -(one.highest / (one.limit or 1)),
     )[:12]
-    fullest = joined(_nic_result(one, was.get((one.broker, one.direction))) for one in nics)
-    lowered = joined(_lowered(one) for one in result.lowered[:MOST_ROWS])
     remarks = joined(
         Markup("<li>{}</li>").format(one) for one in (*result.findings[:12], *result.remarks)
     )
     return joined(
         (
             head,
-            table(_OF_BROKERS, fullest, label="Brokers", caption="Fullest brokers"),
-            table(_OF_WHO_GIVES, lowered, label="Who gives", caption="Who gives")
-            if lowered
-            else Markup("<p>No one is lowered.</p>"),
+            table(
+                *(_of_brokers(was), nics),
+                label="Brokers",
+                caption="Fullest brokers",
+                kind_of=lambda one: "over" if one.is_over_at_end else "",
+            ),
+            table(
+                *(_OF_THROTTLED, result.lowered[:MOST_ROWS]), label="Throttled", caption="Throttled"
+            )
+            if result.lowered
+            else Markup("<p>No member is throttled.</p>"),
             Markup('<ul class="problems" aria-label="Remarks">{}</ul>').format(remarks)
             if remarks
             else Markup(""),
@@ -70,60 +85,41 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
     )
 
 
-_OF_BROKERS = (
-    ("Broker", ""),
-    ("Way", ""),
-    ("Limit", "right"),
-    ("At the end, as it is now", "right"),
-    ("Highest", "right"),
-    ("At the end", "right"),
-    ("Over the limit", "right"),
-)
-_OF_WHO_GIVES = (
-    ("Level", ""),
-    ("Member", ""),
-    ("Way", ""),
-    ("Wants, all brokers", "right"),
-    ("Moves at the end", "right"),
-    ("Contract, each broker", "right"),
-    ("Quota at the end", "right"),
-    ("Longest mute", "right"),
-    ("For broker", ""),
-)
+def _of_brokers(before: Mapping[tuple[int, Direction], NicResult]) -> Columns[NicResult]:
+    def at_end_before(one: NicResult) -> float | None:
+        was = before.get((one.broker, one.direction))
+        return None if was is None else was.at_end
 
-
-def _nic_result(one: NicResult, before: NicResult | None) -> Markup:
-    return Markup(
-        '<tr class="{}"><td>{}</td><td>{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td><td class="right">{}</td></tr>'
-    ).format(
-        "over" if one.is_over_at_end else "",
-        one.broker,
-        one.direction.value,
-        rate(one.limit),
-        rate(None if before is None else before.at_end),
-        rate(one.highest),
-        rate(one.at_end),
-        f"{one.over_seconds} s" if one.over_seconds else "never",
+    return (
+        Column("Broker", lambda one: one.broker),
+        Column("Way", lambda one: one.direction.value),
+        Column("Limit", lambda one: rate(one.limit), "right"),
+        Column("At the end, unedited", lambda one: rate(at_end_before(one)), "right"),
+        Column("Highest", lambda one: rate(one.highest), "right"),
+        Column("At the end", lambda one: rate(one.at_end), "right"),
+        Column(
+            "Over the limit",
+            lambda one: f"{one.over_seconds} s" if one.over_seconds else "never",
+            "right",
+        ),
     )
 
 
-def _lowered(one: MemberResult) -> Markup:
-    return Markup(
-        '<tr><td>{}</td><td>{}</td><td>{}</td><td class="right">{}</td><td class="right">{}</td>'
-        '<td class="right">{}</td><td class="right">{}</td><td class="right">{}</td>'
-        "<td>{}</td></tr>"
-    ).format(
-        one.level.value,
-        name(one.member_name),
-        "fetch" if one.direction is Direction.EGRESS else "produce",
-        rate(one.wants),
-        rate(one.moves_at_end),
-        rate(one.contract) if one.contract is not None else "unlimited",
-        rate(one.at_end) if one.at_end is not None else "unlimited",
-        f"{one.longest_mute_seconds:.0f} s",
-        ", ".join(map(str, one.brokers)),
-    )
+_OF_THROTTLED: Final[Columns[MemberResult]] = (
+    Column("Level", lambda one: one.level.value),
+    Column("Member", lambda one: name(one.member_name)),
+    Column("Way", lambda one: "fetch" if one.direction is Direction.EGRESS else "produce"),
+    Column("Demand, all brokers", lambda one: rate(one.wants), "right"),
+    Column("Rate at the end", lambda one: rate(one.moves_at_end), "right"),
+    Column("Contract, each broker", lambda one: _limited(one.contract), "right"),
+    Column("Quota at the end", lambda one: _limited(one.at_end), "right"),
+    Column("Longest delay", lambda one: f"{one.longest_mute_seconds:.0f} s", "right"),
+    Column("Because of broker", lambda one: ", ".join(map(str, one.brokers))),
+)
+
+
+def _limited(quota: int | None) -> Markup | str:
+    return "unlimited" if quota is None else rate(quota)
 
 
 # The page History
@@ -141,36 +137,32 @@ def history_page(trail: Trail, lines: Sequence[AuditRow], *, of: int, left_out: 
     if left_out:
         text = Markup(
             '<p class="unknown">{} more lines of this policy are about tiers that you may not '
-            "list: they are left out, or what they say of these tiers is.</p>"
+            "list: they are left out or shortened.</p>"
         ).format(left_out)
         page.append(Part("left-out", text))
     if trail.problem:
-        text = Markup('<p class="unknown hatched">Not all is known: {}</p>').format(trail.problem)
+        text = Markup('<p class="unknown hatched">Incomplete: {}</p>').format(trail.problem)
         page.append(Part("problem", text))
     if not lines:
-        return (*page, Part("count", Markup("<p>No line fits.</p>")))
-    columns = [(words, "") for words in ("Time", "Policy", "Kind", "What", "Pass")]
+        return (*page, Part("count", Markup("<p>No matching line.</p>")))
     seen: Counter[AuditRow] = Counter()
     rows = []
     for line in lines:
         seen[line] += 1
-        at, policy, kind, words, pass_id = line
-        rows.append(
-            Part(
-                f"{crc32(' '.join(line).encode()):x}-{seen[line]}",
-                Markup(
-                    '<tr><td>{}</td><td>{}</td><td>{}</td><td class="why">{}</td>'
-                    '<td class="pass">{}</td></tr>'
-                ).format(at, name(policy), kind, words, pass_id),
-            )
-        )
-    count = Markup("<p>{} of {} lines, the newest first</p>").format(len(lines), of)
+        crc = crc32(" ".join(line).encode())
+        rows.append(Part(f"{crc:x}-{seen[line]}", table_row(_TRAIL, line)))
+    count = Markup("<p>{} of {} lines, newest first</p>").format(len(lines), of)
     return (
         *page,
         Part("count", count),
-        Part(
-            "trail",
-            table(columns, label="Audit trail"),
-            tuple(rows),
-        ),
+        Part("trail", table(_TRAIL, label="Audit trail"), tuple(rows)),
     )
+
+
+_TRAIL: Final[Columns[AuditRow]] = (
+    Column("Time", lambda line: line[0]),
+    Column("Policy", lambda line: name(line[1])),
+    Column("Kind", lambda line: line[2]),
+    Column("What", lambda line: line[3], "why"),
+    Column("Pass", lambda line: line[4], "pass"),
+)

@@ -219,12 +219,12 @@ def situation_of(
         if policy.limits.of(broker).limit(way) is not None and (broker, way) not in other
     )
     if unread:
-        remarks = (*remarks, f"no reading of brokers' NICs: {', '.join(unread)}; taken as idle")
+        remarks = (*remarks, f"no reading of brokers' NICs: {', '.join(unread)}; assumed idle")
     if held:
         remarks = (
             *remarks,
-            "who is at a quota now is taken to want the whole contract: what it would really "
-            "move is not known",
+            "a client at its quota is assumed to want its whole contract, because its real demand "
+            "is unknown",
         )
     return Situation(
         policy,
@@ -253,7 +253,7 @@ def edited(situation: Situation, edits: Edits) -> Situation:
     )
     dead = edits.dead & situation.topology.brokers
     if dead == situation.topology.brokers and dead:
-        raise ValueError("at least one broker has to live")
+        raise ValueError("at least one broker has to stay alive")
     return _without(after, dead) if dead else after
 
 

@@ -55,10 +55,8 @@ def test_now_answers_what_the_person_on_call_asks(shown: Shown, watched: Watched
     opened(shown, watched)
     page = watched.page
     short = page.get_by_role("list", name="In short")
-    expect(short).to_contain_text(
-        "L3 gives: backfill (11.8 MB/s of 180 MB/s of contracts), throttled since 08:09:11"
-    )
-    expect(short).to_contain_text("L2 gives: indexer")
+    expect(short).to_contain_text("L3 throttled: backfill, 11.8 of 180 MB/s, since 08:09:11")
+    expect(short).to_contain_text("L2 throttled: indexer")
     expect(short).to_contain_text("It is enough now")
     expect(page.get_by_role("list", name="Brokers")).to_contain_text("broker 1")
     row = page.get_by_role("row").filter(has_text="backfill")
@@ -73,7 +71,7 @@ def test_now_names_the_broker_that_is_over(shown: Shown, watched: Watched) -> No
     text = opened(shown, watched)
     assert re.search(r"Broker \d egress is over its limit: [\d.]+ MB/s of 80 MB/s", text)
     assert "It is not enough yet" in text
-    assert "On broker 1 egress 18 MB/s is too much; L1 to L3 move 40 MB/s there" in text
+    assert "Broker 1 egress is 18 MB/s over its limit; L1 to L3 send 40 MB/s there" in text
     assert "What no quota can help with" in text
     assert watched.page.locator('[data-state="Over"]').count() >= 1
 
@@ -96,7 +94,7 @@ def test_now_has_who_writes_and_the_events_of_a_pass_by_its_id(
         source.objects_now, events_problem="you may not list some of them", leases={}
     )
     source.now += 2
-    expect(page.locator(".page")).to_contain_text("Events are not known: you may not list")
+    expect(page.locator(".page")).to_contain_text("Events are unknown: you may not list")
     expect(page.locator("[data-holder]")).to_have_text("Lease unknown")
 
 
@@ -133,7 +131,7 @@ def test_a_broker_whose_load_swings_around_its_limit_is_not_called_calm(
 ) -> None:
     shows(shown, 326.0)
     text = opened(shown, watched)
-    assert re.search(r"Broker 1 egress swings over its limit: now [\d.]+ MB/s of 80 MB/s", text)
+    assert re.search(r"Broker 1 egress swings around its limit: now [\d.]+ MB/s of 80 MB/s", text)
     assert "Every broker is within its limits" not in text
 
 
@@ -146,7 +144,9 @@ def test_a_pass_is_on_the_page_at_once(shown: Shown, watched: Watched) -> None:
         later.measured_now,
         later.objects_now,
     )
-    expect(watched.page.get_by_role("list", name="In short")).to_contain_text("L3 gives: backfill")
+    expect(watched.page.get_by_role("list", name="In short")).to_contain_text(
+        "L3 throttled: backfill"
+    )
 
 
 def test_a_policy_that_appears_while_the_page_is_open_is_named_on_it(
@@ -158,7 +158,7 @@ def test_a_policy_that_appears_while_the_page_is_open_is_named_on_it(
     assert "There is no BrokerBandwidthPolicy here" in opened(shown, watched)
     source.objects_now = policies
     expect(watched.page.locator("header")).to_contain_text("streaming/orders")
-    expect(watched.page.locator(".page")).to_contain_text("L3 gives: backfill")
+    expect(watched.page.locator(".page")).to_contain_text("L3 throttled: backfill")
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -248,7 +248,7 @@ def test_a_member_has_its_hours_its_brokers_and_its_quota_levels(
     expect(page.get_by_role("heading", name="backfill")).to_be_visible()
     assert page.locator(".chart polyline.rate").count() >= 1
     expect(page.get_by_role("list", name="fetch on each broker")).to_contain_text("broker 3")
-    assert "not known here" in page.inner_text("body")
+    assert "unknown here" in page.inner_text("body")
     page.get_by_role("button", name="Look at Kafka's quota levels").click()
     levels = page.get_by_role("list", name="consumer_byte_rate")
     expect(levels).to_contain_text("applies, set by Tidegate")
@@ -260,16 +260,18 @@ def test_a_member_has_its_hours_its_brokers_and_its_quota_levels(
     expect(page.locator(".page")).to_contain_text("No broker of kafka-1:9092 answered")
 
 
-def test_what_if_says_who_gives_and_prints_what_to_apply(shown: Shown, watched: Watched) -> None:
+def test_what_if_says_who_is_throttled_and_prints_what_to_apply(
+    shown: Shown, watched: Watched
+) -> None:
     shows(shown)
     opened(shown, watched, "/what-if")
     page = watched.page
     page.get_by_label("Egress limit of every broker").fill("40M")
     page.get_by_role("button", name="Play ten minutes").click()
     expect(page.locator(".answer")).to_contain_text("enough")
-    expect(page.locator(".answer")).to_contain_text("L3 gives")
+    expect(page.locator(".answer")).to_contain_text("L3 is throttled by")
     expect(page.locator(".yaml")).to_contain_text("limit: 40M")
-    assert page.get_by_role("region", name="Who gives").get_by_role("row").count() >= 2
+    assert page.get_by_role("region", name="Throttled").get_by_role("row").count() >= 2
     page.get_by_label("Egress limit of every broker").fill("much")
     page.get_by_role("button", name="Play ten minutes").click()
     expect(page.get_by_role("alert")).to_contain_text("egress limit 'much'")
@@ -283,7 +285,7 @@ def test_history_shows_the_trail_and_filters_it(shown: Shown, watched: Watched) 
     expect(watched.page.locator(".page")).to_contain_text("1 of 30 lines")
     source.lines, source.trail_problem = (), "/audit cannot be read (Permission denied)"
     source.now += 10
-    expect(watched.page.locator(".page")).to_contain_text("Not all is known: /audit cannot be read")
+    expect(watched.page.locator(".page")).to_contain_text("Incomplete: /audit cannot be read")
 
 
 def hostile(source: SimulatedSource) -> None:

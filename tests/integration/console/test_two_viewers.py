@@ -32,10 +32,10 @@ from tidegate.commands.audit import line_words
 from tidegate.console.access import Access
 from tidegate.console.gate import COOKIE
 from tidegate.console.history import History
-from tidegate.console.snapshot import Measured
 from tidegate.console.viewers import Viewers
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.kube.client import connect
+from tidegate.view.policy import Measured
 from tidegate_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
 
 pytestmark = pytest.mark.integration
@@ -198,7 +198,7 @@ def opened(browser: Browser, stage: Stage, viewer: Viewer, page: str) -> Iterato
     context.set_default_timeout(60_000)
     made = context.new_page()
     made.goto(f"{stage.address}/login")
-    made.get_by_label("A token of yours").fill(viewer.token)
+    made.get_by_label("Your token").fill(viewer.token)
     made.get_by_role("button", name="Log in").click()
     made.wait_for_selector(".page")
     made.goto(stage.path(page))

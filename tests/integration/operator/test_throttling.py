@@ -1,4 +1,4 @@
-"""A real operator throttles and gives back: kubectl, `tidegate top` and every page of the console
+"""A real operator throttles and restores: kubectl, `tidegate top` and every page of the console
 show it while it happens, `tidegate audit` afterwards.
 """
 
@@ -32,7 +32,7 @@ from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.throttling import CONTRACT, MB, SimulatedLoad
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 from tidegate_logic.model import Level
-from tools.console_walk import gives, in_short, look_at_every_page, opened, watched_page
+from tools.console_walk import in_short, is_throttled, look_at_every_page, opened, watched_page
 
 pytestmark = [pytest.mark.integration, pytest.mark.throttling]
 
@@ -185,7 +185,7 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
 
 
 # --- top, the console and audit -------------------------------------------------------------------
-# A real operator throttles and gives back: `tidegate top` and the console show it while it happens,
+# A real operator throttles and restores: `tidegate top` and the console show it while it happens,
 # `tidegate audit` has every write of it afterwards.
 
 
@@ -319,13 +319,13 @@ def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
         console(crds.kubeconfig, declared, tmp_path) as page,
     ):
         comes("both contracts", lambda: set(load.quotas().values()) == {CONTRACT})
-        load.other = 40.0 * MB  # so that the broker stays over its limit, whatever L3 gives
+        load.other = 40.0 * MB  # so that the broker stays over its limit, whatever L3 sends
         limit(LOW)
         comes("a cut", lambda: (load.quotas()[Level.L3] or 0) < CONTRACT)
         now = tidegate("top", "--once", "--kubeconfig", str(crds.kubeconfig), "-n", declared)
         comes("the effect of a cut", lambda: any(map(_bites, operator.lines())))
-        comes("L3 that gives, on the page", lambda: gives(page, "L3"))
-        look_at_every_page(page, tmp_path, limit="30M", give=("L3",))
+        comes("L3 throttled, on the page", lambda: is_throttled(page, "L3"))
+        look_at_every_page(page, tmp_path, limit="30M", throttled=("L3",))
         page.get_by_role("link", name="Now", exact=True).click()
         load.other = 0.0
         limit(HIGH)

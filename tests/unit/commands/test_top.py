@@ -312,3 +312,42 @@ def test_on_a_terminal_the_table_stays_in_place(world: Any, files: str) -> None:
     world.open_out = Terminal
     world.during_wait = ends_after(world, 2)
     assert world.run("top", "-f", files).out.count("\x1b[H\x1b[J") == 2
+
+
+def brokers_of(world: Any, files: str, nic: dict[Any, Any]) -> list[Any]:
+    """The rows of brokers in JSON with these readings of their NICs."""
+    world.readings = lambda: Readings(world.now, 15.0, nic)
+    rows: list[Any] = json.loads("\n".join(shown(world, files, "-o", "json")))["brokers"]
+    return rows
+
+
+def spans(at: float, *rates: float) -> tuple[NicSpan, ...]:
+    newest = len(rates) - 1
+    return tuple(NicSpan(at - 15 * (newest - i), 15.0, rate) for i, rate in enumerate(rates))
+
+
+def test_a_reading_that_is_too_old_keeps_its_age(world: Any, files: str) -> None:
+    broker, *_ = brokers_of(world, files, {(1, OUT): spans(world.now - 100, 30e6, 30e6)})
+    assert (broker["pressure"], broker["ageSeconds"]) == ("Unknown", 100)
+    assert broker["bytesPerSecond"] is None
+
+
+def test_a_load_that_swings_is_over_where_it_is_fullest_as_the_operator_says(
+    world: Any, files: str, policy: Any, tier: Any
+) -> None:
+    policy["spec"]["brokers"] = {"egress": {"limit": "50M"}, "ingress": {"limit": "50M"}}
+    policy["status"] = {"brokers": [{"id": 1, "pressure": "Over"}]}
+    nic = {
+        (1, OUT): spans(world.now, 40e6, 60e6, 45e6, 45e6),
+        (1, Direction.INGRESS): spans(world.now, 10e6, 10e6, 10e6, 10e6),
+    }
+    files = str(world.write_files(policy, tier))
+    egress, ingress, *_ = brokers_of(world, files, nic)
+    assert [(one["direction"], one["pressure"]) for one in (egress, ingress)] == [
+        ("egress", "Over"),
+        ("ingress", "Within"),
+    ]
+    assert (bool(egress["why"]), ingress["why"]) == (True, "")
+    policy["status"] = {}
+    egress, *_ = brokers_of(world, str(world.write_files(policy, tier)), nic)
+    assert egress["pressure"] == "Within"

@@ -7,7 +7,7 @@ from tests.doubles import simulated_console as simulated
 from tests.doubles.simulated_console import SimulatedSource
 
 Bend = Callable[[SimulatedSource], None]
-THROTTLED_AT: Final = 640.0  # seconds: L3 and L2 give for brokers 1 to 3
+THROTTLED_AT: Final = 640.0  # seconds: L3 and L2 are throttled for brokers 1 to 3
 JUST_OVER_AT: Final = 306.0  # the first pass that sees broker 1 over its limit
 
 STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
@@ -16,8 +16,8 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         simulated.without_prometheus,
         (
             "Prometheus does not answer, last known 5 min ago",
-            "of 3 of 3 NICs the load is unknown",
-            "L3 gives: backfill, throttled since 08:09:11 (6 min).",
+            "the load of 3 of 3 NICs is unknown",
+            "L3 throttled: backfill, since 08:09:11 (6 min).",
             "Whether it is enough is unknown",
             "last 5 min ago",
             "now unknown, no broker has a reading",
@@ -29,13 +29,13 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         (
             "held: nothing changes",
             "Kafka does not answer, last known 60 s ago",
-            "Which members are at their contracted rates is unknown. When it was known last: L3 throttled since "
+            "It is unknown which members are at their contracted rates. Last known: L3 throttled since "
             "08:09:11 (2 min), L2 throttled since 08:09:12 (2 min).",
             "Quotas stay as they are: No broker of kafka-1:9092 answered",
-            "Levels as known 60 s ago",
+            "Levels as of 60 s ago",
             "unknown of 1",
             "Not judged now: which brokers are live is not known",
-            "Not known of any member. No broker of kafka-1:9092 answered",
+            "Unknown for every member. No broker of kafka-1:9092 answered",
         ),
     ),
     "API server away": (
@@ -45,11 +45,11 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
             "Kubernetes does not answer, last known 2 min ago",
             "Lease unknown",
             "Prometheus 1 s old",
-            "Kubernetes does not answer: levels, quotas and Events are as known 2 min ago.",
-            "L3 gives: backfill (12.1 MB/s",
-            "Levels as known 2 min ago",
-            "Not at the contracted rate as known 2 min ago",
-            "What the operator says as known 2 min ago",
+            "Kubernetes does not answer: levels, quotas and Events are as of 2 min ago.",
+            "L3 throttled: backfill, 12.1 of 180 MB/s",
+            "Levels as of 2 min ago",
+            "Not at the contracted rate as of 2 min ago",
+            "What the operator says as of 2 min ago",
         ),
     ),
     "no policy": (
@@ -77,8 +77,8 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         simulated.paused,
         (
             "paused by spec.suspend",
-            "L3 gives: backfill (11.8 MB/s",
-            "throttled since 08:09:11 (85 s).",
+            "L3 throttled: backfill, 11.8 of 180 MB/s",
+            "since 08:09:11 (85 s).",
             "Tidegate is paused: no quota changes.",
             "every quota stays as it is until that ends",
         ),
@@ -87,7 +87,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         THROTTLED_AT,
         simulated.contended,
         (
-            "L2 gives: indexer",
+            "L2 throttled: indexer",
             "Not at the contracted rate for other reasons: backfill (Contended: another writer keeps "
             "changing its quota).",
             "fetch is 50 MB/s (50000000 B/s), Tidegate's is 4.32 MB/s",
@@ -99,9 +99,9 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         simulated.exhausted,
         (
             "Broker 1 egress is over its limit: 69.2 MB/s of 60 MB/s, since 08:06:26 (4 min).",
-            "It is not enough, and quotas cannot help: every tier below L0 gives what it can. "
-            "Too much: broker 1 egress 9.2 MB/s",
-            "Another limit, other leaders or fewer clients would help: try it on What if.",
+            "It is not enough, and quotas cannot help: every tier below L0 is throttled as far as "
+            "allowed. Excess: broker 1 egress 9.2 MB/s",
+            "Try another limit, other leaders or fewer clients on What if.",
             "What no quota can help with",
         ),
     ),

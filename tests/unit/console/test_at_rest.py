@@ -15,11 +15,11 @@ from tests.doubles.simulated_console import moments, stopped_at
 from tests.unit.console.states import STATES
 from tests.unit.simulation.loads import evening
 from tidegate.console import now_page as page_of_now
-from tidegate.console import snapshot
 from tidegate.console.history import History
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import Kept, changes_between
-from tidegate.console.snapshot import Measured, Objects, PolicyNow, policy_now
+from tidegate.view import load, policy
+from tidegate.view.policy import Measured, Objects, PolicyNow, policy_now
 from tidegate_logic.model import Direction
 
 KEY = "streaming/orders"
@@ -65,9 +65,11 @@ def test_while_only_time_goes_on_no_reading_member_or_tile_is_worked_out_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = Calls()
-    for name in ("declare", "flows_of", "watch", "MemberNow", "NicNow"):
-        calls.count(monkeypatch, snapshot, name)
-    for name in ("_sparkline", "_member_row"):
+    for name in ("declare", "MemberNow"):
+        calls.count(monkeypatch, policy, name)
+    for name in ("flows_of", "watch", "NicNow"):
+        calls.count(monkeypatch, load, name)
+    for name in ("_sparkline", "_delayed"):
         calls.count(monkeypatch, page_of_now, name)
     objects, measured = large_objects(50, 1000, NOW), calm(50, 1000, NOW)
     now, kept, history = seen(objects, measured, NOW), Kept(), History()
@@ -80,7 +82,7 @@ def test_while_only_time_goes_on_no_reading_member_or_tile_is_worked_out_again(
         "MemberNow": 2000,
         "NicNow": 100,
         "_sparkline": 100,
-        "_member_row": 80,
+        "_delayed": 80,
     }
     assert kept.made == 230, "a tile each, two lines in it, and a row each"
 

@@ -13,7 +13,7 @@ from tests.doubles.simulated_console import HOLDER, KEY, stopped_at
 from tests.unit.console.states import STATES, THROTTLED_AT, Bend
 from tidegate.console.now_page import no_policy, now_page
 from tidegate.console.parts import page_html
-from tidegate.console.snapshot import LeaseNow, quotas_in_force
+from tidegate.view.policy import LeaseNow, quotas_in_force
 from tidegate_logic.model import Direction
 
 
@@ -54,7 +54,7 @@ def test_what_is_not_known_is_greyed_and_never_zero() -> None:
     assert not re.search(r">0(\.0)? (%|kB/s|MB/s)", shown)
     shown = page(THROTTLED_AT, simulated.without_kafka)
     assert re.findall(r'<section[^>]* class="aged" aria-labelledby="(\w+)"', shown) == ["lanes"]
-    assert 'class="unknown hatched">Not known of any member' in shown
+    assert 'class="unknown hatched">Unknown for every member' in shown
     shown = page(THROTTLED_AT, simulated.without_kubernetes)
     aged = re.findall(r'<section[^>]* class="aged" aria-labelledby="(\w+)"', shown)
     assert aged == ["lanes", "below", "events", "conditions"]
@@ -67,17 +67,17 @@ def test_a_member_that_is_held_at_its_contract_is_not_in_the_way() -> None:
     assert "Not at the contracted rate for other reasons" not in shown
 
 
-def test_who_gives_is_said_with_the_broker_that_it_is_for_also_when_it_is_enough() -> None:
+def test_who_is_throttled_is_said_with_the_broker_that_it_is_for_also_when_it_is_enough() -> None:
     shown = text_of(page(THROTTLED_AT, lambda _: None))
     assert "Every broker is within its limits." in shown
     assert re.search(
-        r"L3 gives: backfill \(.* of contracts\), throttled since 08:09:11 \(\d+ s\)\. "
+        r"L3 throttled: backfill, .* of 180 MB/s, since 08:09:11 \(\d+ s\)\. "
         r"Why: since 08:05:\d\d UTC broker 1 egress 98 of 80 MB/s\.\n",
         shown,
     )
 
 
-def test_who_gives_while_paused_keeps_their_quotas_for_what_if() -> None:
+def test_who_is_throttled_while_paused_keeps_their_quotas_for_what_if() -> None:
     console, source = stopped_at(THROTTLED_AT)
     simulated.paused(source)
     now = console.policy(source.objects(), KEY)
@@ -110,7 +110,7 @@ def test_a_way_without_a_contract_does_not_make_a_paused_policy_unknown() -> Non
 
     shown = text_of(page(THROTTLED_AT, also_produces))
     assert "is unknown" not in shown
-    assert "L3 gives: backfill" in shown
+    assert "L3 throttled: backfill" in shown
 
 
 def test_a_member_that_the_operator_has_not_seen_yet_is_said_and_not_taken_as_at_its_contract() -> (
@@ -134,7 +134,7 @@ def test_kafka_and_prometheus_away_leave_nobody_out() -> None:
 
     shown = text_of(page(THROTTLED_AT, both))
     assert (
-        "Which members are at their contracted rates is unknown. When it was known last: L3 throttled"
+        "It is unknown which members are at their contracted rates. Last known: L3 throttled"
         in shown
     )
     assert "Whether it is enough" not in shown

@@ -12,9 +12,9 @@ from tidegate.console import markup, member_page, now_page
 from tidegate.console.history import History, Past
 from tidegate.console.parts import Kept, page_html
 from tidegate.console.server import Console
-from tidegate.console.snapshot import PolicyNow, assumed_topology, quotas_in_force
 from tidegate.console.source import read_past
 from tidegate.prometheus.series import Series
+from tidegate.view.policy import PolicyNow, assumed_topology, quotas_in_force
 from tidegate_logic.model import Direction, Level
 from tidegate_logic.throttle.nic_status import Pressure
 
@@ -92,14 +92,16 @@ def test_a_tier_of_another_namespace_is_shown_as_the_operator_says(
 
 def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
     _, _, now = at(308)
-    assert "18 MB/s</span> is too much; L1 to L3 move" in now_page.answer(now)
-    assert "can give it" in now_page.answer(now)
+    assert "18 MB/s</span> over its limit; L1 to L3 send" in now_page.answer(now)
+    assert "can be throttled" in now_page.answer(now)
     little = replace(now.over[0], by_level={Level.L0: 60e6, Level.L2: 5e6})
     poor = now_page.answer(replace(now, nics=(little,)))
     assert "quotas cannot help" in poor
-    assert "try it on What if" in poor
+    assert "fewer clients on What if" in poor
     unmeasured = replace(now.over[0], foreign=None)
-    assert "whose it is, is unknown" in now_page.answer(replace(now, nics=(unmeasured,)))
+    assert "which clients cause that is unknown" in now_page.answer(
+        replace(now, nics=(unmeasured,))
+    )
     swings = replace(now.over[0], bytes_per_second=60e6)
     assert "counts as over until it stays there" in now_page.answer(replace(now, nics=(swings,)))
 

@@ -50,7 +50,7 @@ from tidegate.resources.status import (
     TotalRates,
 )
 from tidegate.resources.tiers import OverrideTarget
-from tidegate_logic.contracts.desired import MemberReport, MemberState
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.contracts.overrides import NotApplicable, Overridden
 from tidegate_logic.decision import Decision, LevelReport, LevelState
 from tidegate_logic.model import (
@@ -136,9 +136,8 @@ _WORST_FIRST = (
     MemberState.UNLIMITED,
     MemberState.CONTRACT,
 )
-_AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 # a throttle is what the tier declares for a broker over its limit
-_AS_DECLARED = _AT_CONTRACT | {MemberState.THROTTLED}
+_AS_DECLARED = AT_CONTRACT | {MemberState.THROTTLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +258,7 @@ def _totals(values: Mapping[QuotaKey, int]) -> TotalRates | None:
 def _worst(members: Iterable[MemberReport]) -> str:
     states = {member.state for member in members}
     return next(
-        (state.value for state in _WORST_FIRST if state in states and state not in _AT_CONTRACT),
+        (state.value for state in _WORST_FIRST if state in states and state not in AT_CONTRACT),
         MemberState.CONTRACT.value,
     )
 
@@ -735,7 +734,7 @@ def _override_ready(
     lacking = [
         member
         for member in members
-        if member.state not in _AT_CONTRACT and member.reason not in _IN_PLACE
+        if member.state not in AT_CONTRACT and member.reason not in _IN_PLACE
     ]
     if lacking:
         text = (

@@ -1,16 +1,15 @@
-"""What the pages show of one policy at one moment, put together from objects and readings.
+"""One policy at one moment, put together from objects and readings.
 
 Pure. The operator's own words come from the statuses that it wrote; what brokers and members carry
 now comes from Prometheus, judged as the operator judges it. None is unknown, never zero.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from operator import is_
-from typing import Any, Final
+from typing import Final
 
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import (
@@ -22,7 +21,8 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare, object_key
-from tidegate_logic.contracts.desired import MemberState
+from tidegate.view.load import Load, NicNow, RawObject, level_words
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberState
 from tidegate_logic.model import (
     KEY_OF,
     Direction,
@@ -31,27 +31,17 @@ from tidegate_logic.model import (
     Member,
     Mode,
     Observation,
-    Override,
     RateKey,
     Readings,
     Tier,
     TopicLeaders,
     Topology,
 )
-from tidegate_logic.readings import Flows, flows_of
 from tidegate_logic.reasons import Reason
-from tidegate_logic.throttle.nic_status import (
-    NicStatus,
-    Pressure,
-    WatchedBroker,
-    watch,
-)
+from tidegate_logic.throttle.nic_status import Pressure
 
-RawObject = Mapping[str, Any]
-AT_CONTRACT: Final = frozenset({"Contract", "Unlimited"})
 _NOTHING: Final = 1.0  # bytes per second: what is left of a mean long after
 _WAY_NAMES: Final = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
-_LEVELS: Final = {level.value: level for level in Level}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +88,7 @@ class LeaseNow:
     problem: str = ""
 
     def is_known(self, now_seconds: float) -> bool:
-        return (
-            not self.problem
-            and self.at_seconds is not None
-            and now_seconds - self.at_seconds <= _LEASE_FRESH_SECONDS
-        )
+        return InputNow("Lease", self.at_seconds, 30.0, self.problem).is_known(now_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,45 +115,8 @@ class InputNow:
 
 
 @dataclass(frozen=True, slots=True)
-class NicNow:
-    """One broker's NIC one way, in bytes/s. `share` is of the limit.
-
-    What it carries is split into members by level, `foreign` clients that no tier names, and the
-    rest, which is replication for the most part; None where clients are not measured.
-    """
-
-    broker: int
-    direction: Direction
-    pressure: Pressure
-    limit: int | None
-    bytes_per_second: float | None
-    at_seconds: float | None
-    why: str
-    since: str
-    by_level: Mapping[Level, float] = field(default_factory=dict)
-    foreign: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        if not self.is_known or self.bytes_per_second is None or not self.limit:
-            return None
-        return self.bytes_per_second / self.limit
-
-    @property
-    def is_known(self) -> bool:
-        return self.pressure is not Pressure.UNKNOWN and self.bytes_per_second is not None
-
-    @property
-    def rest(self) -> float | None:
-        """What is neither a member's nor another client's; None = not known."""
-        if self.foreign is None or self.bytes_per_second is None:
-            return None
-        return max(0.0, self.bytes_per_second - self.foreign - sum(self.by_level.values()))
-
-
-@dataclass(frozen=True, slots=True)
 class LevelNow:
-    """One level as the status has it; `members`, and how many give, None = not known now."""
+    """One level as the status has it; `members`, and how many are throttled, None = not known."""
 
     level: Level
     state: str
@@ -183,8 +132,8 @@ class MemberNow:
 
     `contract` is over all brokers. `quota` and `contract` None = none, or not known where
     `is_known` is False: the operator has not seen it yet, or does not reach the cluster. `target`
-    is what the quota should be, None = what it is. `gives`: it is below its contract for a broker
-    over its limit. `by_broker` has what it moves on each broker.
+    is what the quota should be, None = what it is. `is_throttled`: it is below its contract for a
+    broker over its limit. `by_broker` has what it sends through each broker.
     """
 
     tier_key: str
@@ -192,10 +141,11 @@ class MemberNow:
     level: Level
     entity: Entity
     direction: Direction
-    state: str
-    message: str
     sends: float | None
     delayed_seconds: float | None
+    by_broker: Mapping[int, float]
+    state: str
+    message: str
     quota: int | None
     contract: int | None
     permitted: int | None
@@ -203,9 +153,8 @@ class MemberNow:
     skew: str
     override: str
     is_known: bool
-    target: int | None = None
-    gives: bool = False
-    by_broker: Mapping[int, float] = field(default_factory=dict)
+    target: int | None
+    is_throttled: bool
 
     @property
     def is_elsewhere(self) -> bool:
@@ -234,7 +183,6 @@ class OverrideNow:
     state: str
     until_seconds: float | None
     reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +282,6 @@ _GOES_ON: Final = frozenset(
 )
 KUBERNETES, OPERATOR, PROMETHEUS, KAFKA = "Kubernetes", "Operator", "Prometheus", "Kafka"
 _KUBERNETES_FRESH_SECONDS: Final = 15.0
-_LEASE_FRESH_SECONDS: Final = 30.0
 _MOST_EVENTS: Final = 100  # of a policy; the API server forgets them after an hour
 
 
@@ -366,7 +313,7 @@ def policy_now(
         if is_same and before.is_still_judged_by(measured, now_seconds):
             return _later(before, objects, now_seconds)
         declared = before.declared if is_same else None
-    return _Joined(raw, tiers, overrides, objects, measured, now_seconds, reader, declared).policy()
+    return _joined(raw, tiers, overrides, objects, measured, now_seconds, reader, declared)
 
 
 def _are_same(now: Sequence[RawObject], before: Sequence[RawObject]) -> bool:
@@ -387,283 +334,157 @@ def _later(before: PolicyNow, objects: Objects, now_seconds: float) -> PolicyNow
     )
 
 
-class _Joined:
-    """Puts together what objects and readings have of one policy."""
-
-    def __init__(
-        self,
-        raw: RawObject,
-        tiers: tuple[RawObject, ...],
-        overrides: tuple[RawObject, ...],
-        objects: Objects,
-        measured: Measured,
-        now_seconds: float,
-        reader: SpecReader | None,
-        declared: Declared | None,
-    ) -> None:
-        self._reader = reader
-        self._raw, self._tiers, self._overrides = raw, tiers, overrides
-        self._objects, self._measured, self._now = objects, measured, now_seconds
-        self._status: RawObject = raw.get("status") or {}
-        self._problems: list[str] = []
-        self._declared = self._declare() if declared is None else self._with_problems(declared)
-        policy = None if self._declared is None else self._declared.policy
-        self._stale = 45.0 if policy is None else policy.stale_after_seconds
-        self._flows = flows_of(
-            measured.readings, now_seconds=now_seconds, stale_after_seconds=self._stale
-        )
-        tiers_read = () if self._declared is None else self._declared.tiers or ()
-        self._level_of = {
-            member.entity: tier.level for tier in reversed(tiers_read) for member in tier.members
-        }
-        # of each NIC; None = of clients that no tier names
-        self._sums: dict[tuple[int, Direction], dict[Level | None, float]] = defaultdict(dict)
-        for (entity, way), at in self._flows.by_key.items():
-            level = self._level_of.get(entity)
-            for broker, rate in at.items():
-                sums = self._sums[broker, way]
-                sums[level] = sums.get(level, 0.0) + rate.bytes_per_second
-
-    def policy(self) -> PolicyNow:
-        raw, declared, status = self._raw, self._declared, self._status
-        members = tuple(self._members())
-        brokers = tuple(sorted(one["id"] for one in status.get("brokers") or ()))
-        mode = (raw.get("spec") or {}).get("mode") or Mode.ENFORCE.value
-        return PolicyNow(
-            object_key(raw),
-            self._now,
-            str(status.get("clusterId") or ""),
-            mode,
-            () if declared is None else declared.policy.paused_by,
-            tuple(status.get("conditions") or ()),
-            _inputs(raw, declared, self._objects, self._measured, self._newest()),
-            brokers,
-            tuple(self._nics(brokers)),
-            tuple(self._levels(members)),
-            members,
-            tuple(self._overrides_now()),
-            (*self._problems, *self._missing()),
-            raw,
-            self._tiers,
-            self._overrides,
-            declared,
-            self._measured,
-            self._judged_until(),
-            self._objects.leases.get(object_key(raw)),
-            _events(self._objects, raw, self._tiers, self._overrides),
-            self._objects.events_problem,
-        )
-
-    def _declare(self) -> Declared | None:
+def _joined(
+    raw: RawObject,
+    tiers: tuple[RawObject, ...],
+    overrides: tuple[RawObject, ...],
+    objects: Objects,
+    measured: Measured,
+    now_seconds: float,
+    reader: SpecReader | None,
+    declared: Declared | None,
+) -> PolicyNow:
+    """What objects and readings have of one policy; read where it is not `declared` yet."""
+    problems: list[str] = []
+    if declared is None:
         try:
             declared = declare(
-                *(self._raw, self._tiers, self._reader),
-                overrides=self._overrides,
-                lets_in=lambda namespace: _is_let_in(self._tiers, namespace),
+                *(raw, tiers, reader),
+                overrides=overrides,
+                lets_in=lambda namespace: _is_let_in(tiers, namespace),
             )
         except TidegateError as error:
-            self._problems.append(error.message)
-            return None
-        return self._with_problems(declared)
+            problems.append(error.message)
+    status: RawObject = raw.get("status") or {}
+    brokers = tuple(sorted(one["id"] for one in status.get("brokers") or ()))
+    nics: tuple[NicNow, ...] = ()
+    members: tuple[MemberNow, ...] = ()
+    newest, judged_until = None, float("inf")
+    if declared is not None:
+        topology = Topology(now_seconds, frozenset(brokers), {})
+        readings = measured.readings
+        load = Load(
+            Observation(now_seconds, declared.policy, (), topology, None, readings=readings), status
+        )
+        newest, judged_until = load.newest_seconds, load.judged_until_seconds
+        nics = tuple(load.nics(declared.tiers or (), measured.problem))
+        members = tuple(_members(load, declared.tiers or (), tiers, status))
+        problems += _problems(declared, readings)
+    return PolicyNow(
+        object_key(raw),
+        now_seconds,
+        str(status.get("clusterId") or ""),
+        (raw.get("spec") or {}).get("mode") or Mode.ENFORCE.value,
+        () if declared is None else declared.policy.paused_by,
+        tuple(status.get("conditions") or ()),
+        _inputs(raw, declared, objects, measured, newest),
+        brokers,
+        nics,
+        tuple(_levels(status, members)),
+        members,
+        tuple(map(_override, overrides)),
+        tuple(problems),
+        raw,
+        tiers,
+        overrides,
+        declared,
+        measured,
+        judged_until,
+        objects.leases.get(object_key(raw)),
+        _events(objects, raw, tiers, overrides),
+        objects.events_problem,
+    )
 
-    def _with_problems(self, declared: Declared) -> Declared:
-        self._problems += [f"{broken.key}: {broken.message}" for broken in declared.broken]
-        self._problems += [broken.message for broken in declared.broken_overrides]
-        return declared
 
-    def _missing(self) -> Iterator[str]:
-        """What readings lack."""
-        readings = self._measured.readings
-        if readings is not None and self._declared is not None and self._declared.spec.metrics:
-            yield from (one.message for one in readings.problems)
+def _problems(declared: Declared, readings: Readings | None) -> Iterator[str]:
+    """What cannot be read, and what readings lack."""
+    yield from (f"{broken.key}: {broken.message}" for broken in declared.broken)
+    yield from (broken.message for broken in declared.broken_overrides)
+    if readings is not None and declared.spec.metrics:
+        yield from (one.message for one in readings.problems)
 
-    def _judged_until(self) -> float:
-        """When the first reading is too old to be judged by, or new enough at last.
 
-        A NIC whose newest reading is of another time has its age in words, so it is judged anew
-        each time.
-        """
-        readings, now, stale = self._measured.readings, self._now, self._stale
-        if readings is None:
-            return float("inf")
-        nics = {spans[-1].at_seconds for spans in readings.nic.values() if spans}
-        if any(abs(now - at) > stale for at in nics):
-            return now
-        times = nics | {rate.at_seconds for rate in readings.clients.values()}
-        turns = (turn for at in times for turn in (at - stale, at + stale) if turn >= now)
-        return min(turns, default=float("inf"))
+def _levels(status: RawObject, members: Sequence[MemberNow]) -> Iterator[LevelNow]:
+    for level, said in level_words(status).items():
+        mine = [one for one in members if one.level is level]
+        below = len({one.key for one in mine if one.is_throttled})
+        are_known = all(one.is_known for one in mine)
+        yield LevelNow(
+            level,
+            said.state,
+            said.since,
+            said.because,
+            len({one.key for one in mine}),
+            below if are_known else None,
+        )
 
-    def _newest(self) -> float | None:
-        """When the newest sample of any NIC was."""
-        readings = self._measured.readings
-        nics = {} if readings is None else readings.nic
-        return max((spans[-1].at_seconds for spans in nics.values() if spans), default=None)
 
-    def _nics(self, brokers: Sequence[int]) -> Iterator[NicNow]:
-        said = {one["id"]: one for one in self._status.get("brokers") or ()}
-        for broker, way, nic, is_over in self._watched(brokers):
-            entry = said.get(broker, {})
-            # its load swings around the limit while it is throttled
-            swings = nic.pressure is not Pressure.UNKNOWN and is_over
-            pressure = Pressure.OVER if swings else nic.pressure
-            is_measured = self._flows.is_measured(broker, way)
-            sums = self._sums.get((broker, way), {})
-            yield NicNow(
-                broker,
-                way,
-                pressure,
-                nic.limit,
-                nic.bytes_per_second,
-                nic.at_seconds or self._sampled_at((broker, way)),
-                nic.why or self._measured.problem,
-                str(entry.get("since") or "") if pressure.value == entry.get("pressure") else "",
-                {level: rate for level, rate in sums.items() if level is not None},
-                sums.get(None, 0.0) if is_measured else None,
-            )
+def _members(
+    load: Load, tiers: Iterable[Tier], raw_tiers: Iterable[RawObject], status: RawObject
+) -> Iterator[MemberNow]:
+    statuses = {
+        (object_key(raw), one["name"]): one
+        for raw in raw_tiers
+        for one in (raw.get("status") or {}).get("members") or ()
+    }
+    levels = level_words(status)
+    throttled = {level for level, said in levels.items() if said.state == "Throttled"}
+    for tier in tiers:
+        for member in tier.members:
+            said = statuses.get((tier.key, member.name), {})
+            yield from _ways(load, tier, member, said, tier.level in throttled)
 
-    def _sampled_at(self, place: tuple[int, Direction]) -> float | None:
-        """When the newest sample was, however old it is."""
-        readings = self._measured.readings
-        spans = readings.nic.get(place) if readings is not None else None
-        return spans[-1].at_seconds if spans else None
 
-    def _watched(self, brokers: Sequence[int]) -> Iterator[tuple[int, Direction, NicStatus, bool]]:
-        """Every limited NIC as the operator would judge it; unknown without a reading."""
-        if self._declared is None:
-            return
-        policy, topology = self._declared.policy, self.topology(brokers)
-        seen: dict[int, WatchedBroker] = {}
-        if self._measured.readings is not None and brokers:
-            observation = Observation(
-                self._now, policy, (), topology, None, readings=self._measured.readings
-            )
-            before = {
-                one["id"]: Pressure(one["pressure"])
-                for one in self._status.get("brokers") or ()
-                if one.get("pressure") in set(Pressure)
-            }
-            seen = {one.broker: one for one in watch(observation, self._flows, before) or ()}
-        for broker in brokers:
-            limits = policy.limits.of(broker)
-            for way in Direction:
-                if limits.limit(way) is None:
-                    continue
-                one = seen.get(broker)
-                nic = None if one is None else one.nics.get(way)
-                if nic is None:
-                    nic = NicStatus(
-                        broker, Pressure.UNKNOWN, limits.limit(way), limits.capacity(way)
-                    )
-                is_over = one is not None and one.pressure is Pressure.OVER
-                yield broker, way, nic, is_over and _is_fullest(one, nic)
+def _ways(
+    load: Load, tier: Tier, member: Member, status: RawObject, level_is_throttled: bool
+) -> Iterator[MemberNow]:
+    quotas, contracts, permitted, targets = (
+        status.get(one) or {} for one in ("quota", "contractTotal", "permittedTotal", "target")
+    )
+    state = str(status.get("state") or "")
+    is_held = state == MemberState.HELD
+    is_known = bool(state) and not (is_held and {"quota", "contractTotal"}.isdisjoint(status))
+    for way, name in _WAY_NAMES.items():
+        client = load.client((member.entity, way))
+        quota, contract = _number(quotas.get(name)), _number(contracts.get(name))
+        target = _number(targets.get(name))
+        has_quota = quota is not None or contract is not None
+        sends = any(one >= _NOTHING for one in client.by_broker.values())
+        if not (has_quota or sends or (not is_known and _declares(member, way))):
+            continue
+        # a throttle stays while the policy is paused
+        is_lowered = quota is not None and target is not None and quota < target
+        yield MemberNow(
+            *(tier.key, member.name, tier.level, member.entity, way),
+            *client,
+            state,
+            str(status.get("message") or ""),
+            quota,
+            contract,
+            _number(permitted.get(name)),
+            status.get("leaders"),
+            str(status.get("leaderSkew") or ""),
+            str(status.get("override") or ""),
+            is_known,
+            target,
+            is_lowered and level_is_throttled
+            if is_held
+            else has_quota and state == MemberState.THROTTLED,
+        )
 
-    def topology(self, brokers: Sequence[int]) -> Topology:
-        return Topology(self._now, frozenset(brokers), {})
 
-    def _levels(self, members: Sequence[MemberNow]) -> Iterator[LevelNow]:
-        for one in self._status.get("levels") or ():
-            level = _LEVELS.get(one.get("level"))
-            if level is None:
-                continue
-            mine = {(m.tier_key, m.name) for m in members if m.level is level}
-            below = {(m.tier_key, m.name) for m in members if m.level is level and m.gives}
-            are_known = all(m.is_known for m in members if m.level is level)
-            yield LevelNow(
-                level,
-                str(one.get("state") or ""),
-                str(one.get("since") or ""),
-                str(one.get("because") or ""),
-                len(mine),
-                len(below) if are_known else None,
-            )
-
-    def _members(self) -> Iterator[MemberNow]:
-        declared = self._declared
-        statuses = {
-            (object_key(raw), one["name"]): one
-            for raw in self._tiers
-            for one in (raw.get("status") or {}).get("members") or ()
-        }
-        for tier in () if declared is None else declared.tiers or ():
-            for member in tier.members:
-                yield from self._ways(tier, member, statuses.get((tier.key, member.name), {}))
-
-    def _ways(self, tier: Tier, member: Member, status: RawObject) -> Iterator[MemberNow]:
-        for way, name in _WAY_NAMES.items():
-            flows = self._flows.of((member.entity, way))
-            quota = _number((status.get("quota") or {}).get(name))
-            contract = _number((status.get("contractTotal") or {}).get(name))
-            target = _number((status.get("target") or {}).get(name))
-            state = str(status.get("state") or "")
-            is_known = bool(state) and not (
-                state == MemberState.HELD and {"quota", "contractTotal"}.isdisjoint(status)
-            )
-            moves = any(one.bytes_per_second >= _NOTHING for one in flows.values())
-            is_missed = not is_known and _declares(member, way)
-            if quota is None and contract is None and not moves and not is_missed:
-                continue
-            delays = [
-                one.throttle_milliseconds
-                for one in flows.values()
-                if one.throttle_milliseconds is not None
-            ]
-            yield MemberNow(
-                tier.key,
-                member.name,
-                tier.level,
-                member.entity,
-                way,
-                state,
-                str(status.get("message") or ""),
-                sum(one.bytes_per_second for one in flows.values())
-                if flows
-                else _nothing_or_unknown(self._flows, way),
-                max(delays) / 1000 if delays else None,
-                quota,
-                contract,
-                _number((status.get("permittedTotal") or {}).get(name)),
-                status.get("leaders"),
-                str(status.get("leaderSkew") or ""),
-                str(status.get("override") or ""),
-                is_known,
-                target,
-                self._gives(state, tier.level, quota, contract, target),
-                {broker: one.bytes_per_second for broker, one in sorted(flows.items())},
-            )
-
-    def _gives(
-        self,
-        state: str,
-        level: Level,
-        quota: int | None,
-        contract: int | None,
-        target: int | None,
-    ) -> bool:
-        if state == MemberState.HELD:  # a throttle stays while the policy is paused
-            is_lowered = quota is not None and target is not None and quota < target
-            return is_lowered and self._throttled_levels >= {level.value}
-        return state == MemberState.THROTTLED and (quota is not None or contract is not None)
-
-    @property
-    def _throttled_levels(self) -> set[str]:
-        levels = self._status.get("levels") or ()
-        return {one["level"] for one in levels if one.get("state") == "Throttled"}
-
-    def _overrides_now(self) -> Iterator[OverrideNow]:
-        for raw in self._overrides:
-            status, spec = raw.get("status") or {}, raw.get("spec") or {}
-            conditions = status.get("conditions") or ()
-            ready: RawObject = next((c for c in conditions if c.get("type") == "Ready"), {})
-            target = (status.get("summary") or {}).get("target") or _target(spec)
-            yield OverrideNow(
-                object_key(raw),
-                str(target),
-                str(spec.get("action") or ""),
-                str(status.get("state") or "not seen yet"),
-                _seconds(status.get("until") or spec.get("expiresAt")),
-                str(spec.get("reason") or ""),
-                str(ready.get("message") or ""),
-            )
+def _override(raw: RawObject) -> OverrideNow:
+    status, spec = raw.get("status") or {}, raw.get("spec") or {}
+    target = (spec.get("target") or {}).items()
+    return OverrideNow(
+        object_key(raw),
+        str((status.get("summary") or {}).get("target") or "")
+        or ", ".join(f"{name}={value}" for name, value in target),
+        str(spec.get("action") or ""),
+        str(status.get("state") or "not seen yet"),
+        seconds_of(status.get("until") or spec.get("expiresAt")),
+        str(spec.get("reason") or ""),
+    )
 
 
 def _inputs(
@@ -687,7 +508,7 @@ def _inputs(
         if is_reached
         else InputNow(
             KAFKA,
-            _seconds(reachable.get("lastTransitionTime")),
+            seconds_of(reachable.get("lastTransitionTime")),
             fresh,
             str(reachable.get("message") or "not known"),
         ),
@@ -722,17 +543,6 @@ def _is_let_in(tiers: Iterable[RawObject], namespace: str) -> bool:
 
 def _declares(member: Member, way: Direction) -> bool:
     return member.contract is not None and member.contract.gives(KEY_OF[way])
-
-
-def _is_fullest(one: WatchedBroker | None, nic: NicStatus) -> bool:
-    """Whether no other NIC of the broker carries a larger share of its limit."""
-    others = [] if one is None else one.nics.values()
-    return all(other.above(1.0) <= nic.above(1.0) for other in others)
-
-
-def _nothing_or_unknown(flows: Flows, way: Direction) -> float | None:
-    """A client without series: rate zero where brokers report others, unknown where they do not."""
-    return 0.0 if any(direction is way for _, direction in flows.totals) else None
 
 
 _KINDS: Final = {
@@ -770,7 +580,7 @@ def event_now(raw: RawObject) -> EventNow:
     at = raw.get("eventTime") or metadata.get("creationTimestamp")
     return EventNow(
         str(metadata["uid"]),
-        _seconds(at) or 0.0,
+        seconds_of(at) or 0.0,
         str(raw.get("type") or ""),
         f"{regarding.get('kind')} {regarding.get('name')}",
         str(raw.get("reason") or ""),
@@ -779,16 +589,11 @@ def event_now(raw: RawObject) -> EventNow:
     )
 
 
-def _target(spec: RawObject) -> str:
-    target = spec.get("target") or {}
-    return ", ".join(f"{name}={value}" for name, value in target.items())
-
-
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _seconds(text: object) -> float | None:
+def seconds_of(text: object) -> float | None:
     """Seconds since the epoch of a time as Kubernetes writes it; None for anything else."""
     try:
         return datetime.fromisoformat(str(text)).timestamp() if text else None
@@ -796,20 +601,15 @@ def _seconds(text: object) -> float | None:
         return None
 
 
-def seconds_of(text: str) -> float | None:
-    """The same for pages."""
-    return _seconds(text)
-
-
 # What "What if" needs besides
 
 
 def quotas_in_force(policy: PolicyNow) -> Mapping[RateKey, int]:
-    """Quotas below the contract, per broker, of whoever is throttled."""
+    """Quotas below the contract, per broker, of members that are throttled."""
     return {
         (one.entity, one.direction): one.quota
         for one in policy.members
-        if one.quota is not None and one.gives
+        if one.quota is not None and one.is_throttled
     }
 
 
@@ -832,7 +632,3 @@ def assumed_topology(policy: PolicyNow, tiers: Iterable[Tier]) -> Topology:
                 if topic.endswith("*"):
                     topics.setdefault(topic[:-1] + "…", TopicLeaders(dict.fromkeys(brokers, 1)))
     return Topology(policy.now_seconds, frozenset(policy.brokers), topics)
-
-
-def declared_overrides(policy: PolicyNow) -> tuple[Override, ...]:
-    return () if policy.declared is None else policy.declared.overrides or ()
