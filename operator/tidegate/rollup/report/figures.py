@@ -1,4 +1,4 @@
-"""Every number of a report. The page, the CSV files and the JSON show these and compute nothing.
+"""Every number of a report, and its column in the tables. Page, CSV and JSON compute nothing.
 
 Bytes are whole numbers, rates are bytes per second, times are UTC in ISO 8601, shares are fractions
 of one, amounts of money are exact decimals. None means "unknown" or "does not apply", never zero. A
@@ -6,8 +6,81 @@ rate is on one broker, as contracts are: each broker applies a quota to its own 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Annotated
+
+from tidegate.rollup.report.columns import Column, Kind
+
+Count = Annotated[int, Kind.COUNT]
+Volume = Annotated[int, Kind.VOLUME]
+Rate = Annotated[float, Kind.RATE]
+WholeRate = Annotated[int, Kind.RATE]
+Seconds = Annotated[float, Kind.SECONDS]
+WholeSeconds = Annotated[int, Kind.SECONDS]
+BrokerHours = Annotated[float, Kind.BROKER_HOURS]
+Share = Annotated[float, Kind.SHARE]
+Change = Annotated[float, Kind.CHANGE]
+Factor = Annotated[float, Kind.FACTOR]
+Money = Annotated[Decimal, Kind.MONEY]
+Moment = Annotated[str, Kind.MOMENT]
+Flag = Annotated[bool, Kind.FLAG]
+Labels = Annotated[Mapping[str, str], Kind.LABELS]
+UnitPrice = Annotated[Decimal, Kind.PRICE]
+Score = Annotated[float, Kind.SCORE]
+Day = Annotated[str, Kind.DAY]
+
+# What several tables have.
+
+_Broker = Annotated[Count, Column("Broker")]
+_Member = Annotated[str, Column("Member")]
+_Tier = Annotated[str, Column("Tier", absent="no tier")]
+_Level = Annotated[str, Column("Level")]
+_User = Annotated[str, Column("User")]
+_ClientId = Annotated[str, Column("Client id")]
+_Direction = Annotated[str, Column("Direction")]
+_Members = Annotated[Count, Column("Members")]
+_Start = Annotated[Moment, Column("From")]
+_End = Annotated[Moment, Column("Until")]
+_Length = Annotated[Seconds, Column("Length")]
+_Fetched = Annotated[Volume, Column("Fetched")]
+_Produced = Annotated[Volume, Column("Produced")]
+_Bytes = Annotated[
+    Volume, Column("Volume", "Bytes moved; estimates that add up to the brokers' own counts")
+]
+_Unattributed = Annotated[
+    Volume,
+    Column(
+        "Unattributed", "Counted by brokers, explained by no user's gauge; not billed to any member"
+    ),
+]
+_Deferred = Annotated[
+    Volume,
+    Column("Deferred", "Estimated bytes delayed while it was throttled; Kafka drops none of them"),
+]
+_Throttled = Annotated[
+    BrokerHours,
+    Column(
+        "Throttled",
+        "Hours in which a broker delayed it, by its own gauge, added up over brokers: four "
+        "hours on six brokers are at most 24",
+    ),
+]
+_DirectionShare = Annotated[
+    Share | None, Column("Share", "Of all members' bytes in this direction")
+]
+_VolumeChange = Annotated[
+    Change | None,
+    Column("Change", "Of the volume, against the period before; a dash where that is not known"),
+]
+_AMOUNT = Column("Price", "Rounded to hundredths; totals are sums of these")
+_Amount = Annotated[Money | None, _AMOUNT]
+_CONTRACT = Column("Contract", "On each broker", absent="unlimited")
+_EPISODES = Column("Episodes", "Episodes that began in it")
+_BELOW = Column("Below contract")
+_RELAXING = Column("Relaxing", "On the way back to the contract")
+_Mean = Annotated[Rate, Column("Mean")]
+_BUSIEST_SHARE = Column("Busiest of limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +108,14 @@ class Period:
 class Price:
     """What is charged from `start` to `end`: `amount` for each `unit`.
 
-    `what` is a direction, a direction of a level, or what else has a price. `amount` None = it is
-    not charged.
+    `what` is a direction, a direction of a level, or what else has a price.
     """
 
-    start: str
-    end: str
-    what: str
-    amount: Decimal | None
-    unit: str
+    start: _Start
+    end: _End
+    what: Annotated[str, Column("What")]
+    amount: Annotated[UnitPrice | None, Column("Price", absent="not charged")]
+    unit: Annotated[str, Column("For a")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +123,22 @@ class Charge:
     """A line of the bill: what was charged for [start, end), rounded to hundredths.
 
     `kind` is Usage, Unattributed or Replication; Unshared is a cost for which nobody had a share.
-    A line of no member has "" in place of its names. `per_gib` None = a share of a cost.
+    A line of no member has "" instead of its names.
     """
 
-    start: str
-    end: str
-    kind: str
-    member: str
-    tier: str
-    level: str
-    user: str
-    client_id: str
-    labels: Mapping[str, str]
-    direction: str
-    bytes: int
-    per_gib: Decimal | None
-    amount: Decimal
+    start: _Start
+    end: _End
+    kind: Annotated[str, Column("Charged for")]
+    member: _Member
+    tier: _Tier
+    level: _Level
+    user: _User
+    client_id: _ClientId
+    labels: Annotated[Labels, Column("Labels")]
+    direction: _Direction
+    bytes: _Bytes
+    per_gib: Annotated[UnitPrice | None, Column("Price of a GiB", absent="share of a cost")]
+    amount: Annotated[Money, _AMOUNT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +148,12 @@ class Correction(Charge):
     `start` and `end` are of that month, `bytes` and `amount` are differences, in its `currency`.
     """
 
-    corrected_month: str
-    currency: str
+    end: Annotated[Moment, Column("Until", on_page=False)]
+    level: Annotated[str, Column("Level", on_page=False)]
+    bytes: Annotated[Volume, Column("Difference", "To what was billed until now")]
+    amount: Annotated[Money, Column("Amount", "At the rates that it was closed with")]
+    corrected_month: Annotated[str, Column("Month", before="start")]
+    currency: Annotated[str, Column("Currency")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,213 +177,227 @@ class ClosedMonth:
 class LabelFigures:
     """Members with one value of a label, in both directions; `value` "" = those without the label.
 
-    Amounts of lines of no member are with those without the label. `change` is against the period
-    before, None where that is not known. `budget` is for the length of the period.
+    Amounts of lines of no member are with those without the label.
     """
 
-    label: str
-    value: str
-    members: int
-    fetch_bytes: int
-    produce_bytes: int
-    bytes: int
-    share: float | None
-    change: float | None
-    amount: Decimal | None
-    budget: Decimal | None
-    budget_share: float | None
+    label: Annotated[str, Column("Label")]
+    value: Annotated[str, Column("Value", absent="without it")]
+    members: _Members
+    fetch_bytes: _Fetched
+    produce_bytes: _Produced
+    bytes: _Bytes
+    share: Annotated[Share | None, Column("Share", "Of all members' bytes")]
+    change: _VolumeChange
+    amount: _Amount
+    budget: Annotated[Money | None, Column("Budget", "For the period's length", absent="none")]
+    budget_share: Annotated[Share | None, Column("Of budget")]
 
 
 @dataclass(frozen=True, slots=True)
 class UnusualDay:
     """A day of UTC unlike the same weekday before: `score` standard deviations from their mean."""
 
-    day: str
-    weekday: str
-    member: str
-    tier: str
-    user: str
-    client_id: str
-    bytes: int
-    usual_bytes: int
-    score: float
-    weeks: int
+    day: Annotated[Day, Column("Day")]
+    weekday: Annotated[str, Column("Weekday")]
+    member: _Member
+    tier: _Tier
+    user: _User
+    client_id: _ClientId
+    bytes: _Bytes
+    usual_bytes: Annotated[Volume, Column("Usual", "Mean of the same weekday of weeks before")]
+    score: Annotated[Score, Column("Deviations", "Standard deviations from the mean")]
+    weeks: Annotated[Count, Column("Weeks compared")]
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A direction over all members.
+    """A direction over all members."""
 
-    `counted_bytes` is the brokers' own count; no user's gauge explains `unattributed_bytes` of it.
-    Their price is `unattributed_amount`, which is in no other amount.
-    """
-
-    direction: str
-    bytes: int
-    change: float | None
-    amount: Decimal | None
-    counted_bytes: int
-    unattributed_bytes: int
-    unattributed_amount: Decimal | None
-    throttled_seconds: float
-    deferred_bytes: int
+    direction: _Direction
+    bytes: _Bytes
+    change: _VolumeChange
+    amount: _Amount
+    counted_bytes: Annotated[
+        Volume,
+        Column("Counted by brokers", "The brokers' own byte counters: exact if they were scraped"),
+    ]
+    unattributed_bytes: _Unattributed
+    unattributed_amount: Annotated[
+        Money | None, Column("Price of it", "On nobody's account and in no other amount")
+    ]
+    throttled_seconds: _Throttled
+    deferred_bytes: _Deferred
 
 
 @dataclass(frozen=True, slots=True)
 class TierFigures:
-    """A tier in one direction; `throttled_seconds` add up members and brokers.
+    """A tier in one direction; `throttled_seconds` add up members and brokers."""
 
-    `peak_rate` and `highest_p95_rate` are the highest of any of its members on any broker.
-    """
-
-    tier: str
-    level: str
-    direction: str
-    members: int
-    bytes: int
-    share: float | None
-    amount: Decimal | None
+    tier: _Tier
+    level: _Level
+    direction: _Direction
+    members: _Members
+    bytes: _Bytes
+    share: _DirectionShare
+    amount: _Amount
     throttled_seconds: float
     deferred_bytes: int
-    peak_rate: float | None
-    highest_p95_rate: float | None
-    throttle_episodes: int | None
-    seconds_contract: float | None
-    seconds_stepping: float | None
-    seconds_throttled: float | None
-    seconds_relaxing: float | None
+    peak_rate: Annotated[Rate | None, Column("Highest peak", "Of any of its members on one broker")]
+    highest_p95_rate: Annotated[
+        Rate | None, Column("Highest p95", "Of any of its members on one broker")
+    ]
+    throttle_episodes: Annotated[Count | None, _EPISODES]
+    seconds_contract: Annotated[Seconds | None, Column("At contract")]
+    seconds_stepping: Annotated[Seconds | None, Column("Stepping")]
+    seconds_throttled: Annotated[Seconds | None, _BELOW]
+    seconds_relaxing: Annotated[Seconds | None, _RELAXING]
 
 
 @dataclass(frozen=True, slots=True)
 class MemberFigures:
     """A member in one direction, over all brokers: seconds add up, `coverage` is the rows' mean.
 
-    `over_contract_share` is of the published time on the brokers where it was seen. Without a
-    `coverage` it moved nothing, and pays for its contract alone.
+    Without a `coverage` it moved nothing, and pays for its contract alone.
     """
 
-    member: str
-    tier: str
-    level: str
-    user: str
-    client_id: str
-    direction: str
-    labels: Mapping[str, str]
-    brokers: int
-    bytes: int
-    share: float | None
-    change: float | None
-    amount: Decimal | None
-    throttled_seconds: float
-    over_contract_seconds: float
-    over_contract_share: float | None
-    deferred_bytes: int
-    coverage: float | None
+    member: _Member
+    tier: _Tier
+    level: _Level
+    user: _User
+    client_id: _ClientId
+    direction: _Direction
+    labels: Annotated[Labels, Column("Labels", before="direction")]
+    brokers: Annotated[Count, Column("Brokers")]
+    bytes: _Bytes
+    share: _DirectionShare
+    change: _VolumeChange
+    amount: _Amount
+    throttled_seconds: _Throttled
+    over_contract_seconds: Annotated[
+        BrokerHours,
+        Column("Over contract", "Hours above its contract on a broker, added up over brokers"),
+    ]
+    over_contract_share: Annotated[
+        Share | None,
+        Column("Of the time", "Above its contract, of the time on all brokers where it was seen"),
+    ]
+    deferred_bytes: _Deferred
+    coverage: Annotated[Share | None, Column("Coverage", "Mean part of the time that has samples")]
 
 
 @dataclass(frozen=True, slots=True)
 class ContractUse:
-    """A member's highest rates on a broker against its contract there (None = unlimited).
+    """A member's highest rates on a broker against its contract there."""
 
-    `peak_rate` is the gauge's highest reading, or the busiest five minutes if these were busier.
-    `p95_is_bound`: the 5-minute rows are gone, and the true p95 is this or less.
-    """
-
-    member: str
-    tier: str
-    user: str
-    client_id: str
-    direction: str
-    contract: int | None
-    p95_rate: float | None
-    p95_share: float | None
-    peak_rate: float
-    peak_share: float | None
-    p95_is_bound: bool
+    member: _Member
+    tier: _Tier
+    user: _User
+    client_id: _ClientId
+    direction: _Direction
+    contract: Annotated[WholeRate | None, _CONTRACT]
+    p95_rate: Annotated[
+        Rate | None, Column("p95", "Of 5-minute rates, on the broker where it is highest")
+    ]
+    p95_share: Annotated[Share | None, Column("p95 of contract")]
+    peak_rate: Annotated[
+        Rate,
+        Column(
+            "Peak", "Highest gauge reading on one broker, or its busiest five minutes if busier"
+        ),
+    ]
+    peak_share: Annotated[Share | None, Column("Peak of contract")]
+    p95_is_bound: Annotated[
+        Flag, Column("p95 is a bound", "The 5-minute rows are gone: the true p95 is this or less")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Talker:
     """A member that moves most, both directions together."""
 
-    rank: int
-    member: str
-    tier: str
-    user: str
-    client_id: str
-    fetch_bytes: int
-    produce_bytes: int
-    bytes: int
-    share: float
-    running_share: float
+    rank: Annotated[Count, Column("Rank")]
+    member: _Member
+    tier: _Tier
+    user: _User
+    client_id: _ClientId
+    fetch_bytes: _Fetched
+    produce_bytes: _Produced
+    bytes: Annotated[Volume, Column("Together")]
+    share: Annotated[Share, Column("Share")]
+    running_share: Annotated[Share, Column("With those above")]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """A broker's NIC in one direction; `limit` is the last one known.
+    """A broker's NIC in one direction; `limit` is the last one known."""
 
-    The busiest window is one of `busiest_seconds`. `headroom_rate` is the limit less that window's
-    rate: negative where it was over.
-    """
-
-    broker: int
-    direction: str
-    nic_bytes: int
-    client_bytes: int
-    replication_bytes: int
-    unattributed_bytes: int
-    limit: int | None
-    mean_rate: float
-    mean_share: float | None
-    busiest_start: str
-    busiest_seconds: int
-    busiest_rate: float
-    busiest_share: float | None
-    headroom_rate: float | None
-    over_limit_seconds: float
+    broker: _Broker
+    direction: _Direction
+    nic_bytes: Annotated[Volume, Column("NIC", "All bytes of the network interface: exact")]
+    client_bytes: Annotated[Volume, Column("Clients", "The broker's own count: exact")]
+    replication_bytes: Annotated[Volume, Column("Replication", "The broker's own count: exact")]
+    unattributed_bytes: _Unattributed
+    limit: Annotated[WholeRate | None, Column("Limit", absent="none")]
+    mean_rate: _Mean
+    mean_share: Annotated[Share | None, Column("Mean of limit")]
+    busiest_start: Annotated[Moment, Column("Busiest at")]
+    busiest_seconds: Annotated[WholeSeconds, Column("Window", on_page=False)]
+    busiest_rate: Annotated[
+        Rate, Column("Busiest", "Mean of its busiest window", before="busiest_start")
+    ]
+    busiest_share: Annotated[Share | None, replace(_BUSIEST_SHARE, before="busiest_start")]
+    headroom_rate: Annotated[
+        Rate | None,
+        Column(
+            "Headroom", "Limit less the busiest window: negative if it was over", absent="no limit"
+        ),
+    ]
+    over_limit_seconds: Annotated[
+        Seconds, Column("Over limit", "From the rates between single samples")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficPoint:
     """The bytes of a tier's members from `start` on, for `seconds`."""
 
-    start: str
-    seconds: float
-    tier: str
-    direction: str
-    bytes: int
-    rate: float
+    start: _Start
+    seconds: _Length
+    tier: _Tier
+    direction: _Direction
+    bytes: Annotated[Volume, Column("Volume")]
+    rate: _Mean
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
     """The load of a broker's NIC from `start` on, for `seconds`: mean, and busiest window in it."""
 
-    start: str
-    seconds: float
-    broker: int
-    direction: str
-    nic_bytes: int
-    rate: float
-    share: float | None
-    busiest_rate: float
-    busiest_share: float | None
+    start: _Start
+    seconds: _Length
+    broker: _Broker
+    direction: _Direction
+    nic_bytes: Annotated[Volume, Column("NIC")]
+    rate: _Mean
+    share: Annotated[Share | None, Column("Of limit")]
+    busiest_rate: Annotated[Rate, Column("Busiest")]
+    busiest_share: Annotated[Share | None, _BUSIEST_SHARE]
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpan:
     """A quota below its contract; `begin` and `end` are the period's where the trail has none."""
 
-    episode: int
-    entity: str
-    member: str
-    tier: str
-    level: str
-    begin: str
-    end: str
-    quota: int
-    contract: int
-    fraction: float
+    episode: Annotated[Count, Column("Episode")]
+    entity: Annotated[str, Column("Client")]
+    member: Annotated[str, Column("Member", before="entity")]
+    tier: _Tier
+    level: _Level
+    begin: _Start
+    end: _End
+    quota: Annotated[WholeRate, Column("Quota")]
+    contract: Annotated[WholeRate, _CONTRACT]
+    fraction: Annotated[Share, Column("Of contract")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,22 +408,22 @@ class Episode:
     None = unknown.
     """
 
-    number: int
-    direction: str
-    begin: str
-    end: str
-    seconds: float
-    open_begin: bool
-    open_end: bool
-    levels: str
-    members: int
-    cuts: int
-    raises: int
-    lowest_fraction: float
-    predicted_mute_seconds: float | None
-    observed_mute_seconds: float | None
-    brokers: str
-    most_over_rate: float | None
+    number: Annotated[Count, Column("Episode")]
+    direction: _Direction
+    begin: _Start
+    end: _End
+    seconds: Annotated[Seconds, Column("Lasted")]
+    open_begin: Annotated[Flag, Column("Began earlier")]
+    open_end: Annotated[Flag, Column("Goes on")]
+    levels: Annotated[str, Column("Levels")]
+    members: _Members
+    cuts: Annotated[Count, Column("Cuts")]
+    raises: Annotated[Count, Column("Raises")]
+    lowest_fraction: Annotated[Share, Column("Lowest quota", "Of the contract")]
+    predicted_mute_seconds: Annotated[Seconds | None, Column("Predicted mute")]
+    observed_mute_seconds: Annotated[Seconds | None, Column("Observed mute")]
+    brokers: Annotated[str, Column("Brokers over")]
+    most_over_rate: Annotated[Rate | None, Column("Most over by")]
     spans: tuple[EpisodeSpan, ...]
 
 
@@ -341,55 +431,65 @@ class Episode:
 class ThrottledWindow:
     """A tier's time below its contract and begun episodes, from `start` on for `seconds`."""
 
-    start: str
-    seconds: float
-    tier: str
-    level: str
-    direction: str
-    throttle_episodes: int
-    seconds_throttled: float
-    seconds_relaxing: float
+    start: _Start
+    seconds: _Length
+    tier: _Tier
+    level: _Level
+    direction: _Direction
+    throttle_episodes: Annotated[Count, _EPISODES]
+    seconds_throttled: Annotated[Seconds, _BELOW]
+    seconds_relaxing: Annotated[Seconds, _RELAXING]
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A recommended contract in the contract's own `form`, or why there is none.
+    """A recommended contract in the contract's own `form`, or why there is none."""
 
-    `applied` None: the declared contract is in force.
-    """
-
-    member: str
-    tier: str
-    user: str
-    client_id: str
-    direction: str
-    form: str
-    contract: int | None
-    recommended: int | None
-    change: float | None
-    applied: int | None
-    p99_rate: float | None
-    reason: str
-    message: str
+    member: _Member
+    tier: _Tier
+    user: _User
+    client_id: _ClientId
+    direction: _Direction
+    form: Annotated[str, Column("Form")]
+    contract: Annotated[WholeRate | None, Column("Contract", absent="unlimited")]
+    recommended: Annotated[WholeRate | None, Column("Recommended", absent="none")]
+    change: Annotated[Change | None, Column("Change")]
+    applied: Annotated[
+        WholeRate | None,
+        Column("Applied", "In force instead of the declared contract", absent="no"),
+    ]
+    p99_rate: Annotated[
+        Rate | None, Column("p99", "Of 5-minute rates, on the broker where it is highest")
+    ]
+    reason: Annotated[str, Column("Reason")]
+    message: Annotated[str, Column("Why")]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How far gauges were scaled to add up to a broker's own count.
+    """How far gauges were scaled to add up to a broker's own count."""
 
-    `bounded_windows` are outside of the bounds: there gauges and count measure different clients.
-    """
-
-    broker: int
-    direction: str
-    windows: int
-    unscaled_windows: int
-    bounded_windows: int
-    lowest_factor: float | None
-    median_factor: float | None
-    highest_factor: float | None
-    unattributed_bytes: int
-    unattributed_share: float | None
+    broker: _Broker
+    direction: _Direction
+    windows: Annotated[Count, Column("Windows")]
+    unscaled_windows: Annotated[
+        Count,
+        Column(
+            "Without a factor", "No counter was scraped, it did not grow, or no gauge had a byte"
+        ),
+    ]
+    bounded_windows: Annotated[
+        Count,
+        Column(
+            "Outside bounds",
+            "The count is too far from the gauges: some client has none, or counts twice",
+        ),
+    ]
+    lowest_factor: Annotated[Factor | None, Column("Lowest")]
+    median_factor: Annotated[Factor | None, Column("Median")]
+    highest_factor: Annotated[Factor | None, Column("Highest")]
+    unattributed_bytes: _Unattributed
+    unattributed_share: Annotated[Share | None, Column("Of its count")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,28 +497,29 @@ class DoubtfulMember:
     """A member whose bytes are less certain: never scaled, with samples missing, or on a broker
     whose gauges and count differ by too much.
 
-    Coverage is a fraction of the time and of what was counted. `windows_outside` are its windows of
-    5 minutes, on any broker, whose factor is outside of the bounds.
+    Coverage is a fraction of the time and of what was counted.
     """
 
-    member: str
-    tier: str
-    direction: str
-    bytes: int
-    lowest_coverage: float
-    never_scaled: bool
-    windows_outside: int
-    lowest_factor: float | None
-    highest_factor: float | None
+    member: _Member
+    tier: _Tier
+    direction: _Direction
+    bytes: _Bytes
+    lowest_coverage: Annotated[Share, Column("Lowest coverage")]
+    never_scaled: Annotated[Flag, Column("Never scaled")]
+    windows_outside: Annotated[
+        Count, Column("Windows outside bounds", "Of 5 minutes, on any broker")
+    ]
+    lowest_factor: Annotated[Factor | None, Column("Lowest factor")]
+    highest_factor: Annotated[Factor | None, Column("Highest factor")]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to reproduce one of the numbers by hand."""
 
-    what: str
-    value: str
-    how: str
+    what: Annotated[str, Column("Number")]
+    value: Annotated[str, Column("Value")]
+    how: Annotated[str, Column("How")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,25 +24,27 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidegate.rollup.report import plots
+from tidegate.rollup.report.columns import (
+    Column,
+    Kind,
+    camel,
+    cell_text,
+    clock,
+    duration,
+    labels_words,
+    text_with_unit,
+)
 from tidegate.rollup.report.evidence import ENOUGH_COVERAGE
 from tidegate.rollup.report.figures import ReportFigures
 from tidegate.rollup.report.rate_card import GIB
 from tidegate.rollup.report.sheets import (
     COLUMNS,
     ROWS_SHOWN,
-    Column,
-    Kind,
     Sheet,
-    camel,
-    cell_text,
-    clock,
-    duration,
     embedded_json,
     json_text,
-    labels_words,
     plain,
     sheets_of,
-    text_with_unit,
 )
 
 _PAGE_FILE, _JSON_FILE = "report.html", "report.json"

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate.rollup.report.columns import Kind, clock, duration, readable, text_with_unit
 from tidegate.rollup.report.figures import (
     BrokerFigures,
     ContractUse,
@@ -18,7 +19,6 @@ from tidegate.rollup.report.figures import (
     TrafficPoint,
 )
 from tidegate.rollup.report.rate_card import GIB
-from tidegate.rollup.report.sheets import Kind, clock, duration, readable, text_with_unit
 from tidegate.rollup.report.svg import (
     WIDTH,
     Markup,

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.unit.rollup.report.sample_report import sample_figures
 from tests.unit.rollup.report.small_request import small_request
 from tidegate.rollup.report import page as writing
+from tidegate.rollup.report.columns import labels_words
 from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.page import csv_text, harmless, write_report
-from tidegate.rollup.report.sheets import document_of, labels_words, sheets_of
+from tidegate.rollup.report.sheets import document_of, sheets_of
 
 
 def test_a_report_is_a_page_a_json_file_and_a_csv_file_for_each_table(tmp_path: Path) -> None:

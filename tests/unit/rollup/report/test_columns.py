@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.rollup.report.sheets import (
+from tidegate.rollup.report.columns import (
     UNKNOWN,
     Kind,
     cell_text,
