@@ -31,10 +31,10 @@ from tidegate.rollup.report.closing import (
     closed_months_words,
     corrections,
 )
+from tidegate.rollup.report.figures import Recommendation
 from tidegate.rollup.report.rate_card import RateCard, midnight_ms, read_rate_card
 from tidegate.rollup.report.request import (
     MemberTerms,
-    RecommendedContract,
     ReportRequest,
     SourceSeries,
     UsageTables,
@@ -60,7 +60,7 @@ class PolicyParts:
 
     key: str = ""
     members: Sequence[MemberTerms] = ()
-    recommendations: Sequence[RecommendedContract] = ()
+    recommendations: Sequence[Recommendation] = ()
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
     series: Sequence[SourceSeries] = ()
     bounds: FactorBounds = BOUNDS

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tidegate.errors import InvalidResource
 from tidegate.rollup.labels import NO_LABELS, labels_of
 from tidegate.rollup.report.figures import Charge
-from tidegate.rollup.report.period import PeriodTables, client_of, grouped
+from tidegate.rollup.report.period import PeriodTables, by_keys, client_of, grouped
 from tidegate.rollup.report.rate_card import (
     HUNDREDTH,
     RateCard,
@@ -124,9 +124,7 @@ def _span(tables: PeriodTables, start_ms: int, end_ms: int, rates: Rates) -> _Sp
 
 
 def _by_direction(brokers: pa.Table, column: str) -> Mapping[Direction, int]:
-    return {
-        row["direction"]: row[column] for row in grouped(brokers, ("direction",), sum=(column,))
-    }
+    return {way: count for (way,), count in by_keys(brokers, ("direction",), "sum", column).items()}
 
 
 def _charged(span: _Span, directory: MemberDirectory, zone: tzinfo) -> Iterator[Charge]:
@@ -137,7 +135,9 @@ def _charged(span: _Span, directory: MemberDirectory, zone: tzinfo) -> Iterator[
         price = span.rates.price(one.direction, directory.level(one.client.tier))
         amount = amount_of(one.bytes, price)
         if amount is not None:
-            yield _line(span, directory, one, "Usage", one.bytes, price, amount)
+            yield _line(
+                span, "Usage", one.direction, one.bytes, price, amount, _payer(one, directory)
+            )
     for direction in _DIRECTIONS:
         yield from _beside(
             span,
@@ -174,14 +174,14 @@ def _beside(
         return
     payers = [one for one in span.used if one.direction == direction and one.bytes]
     if treatment == "OwnLine" or not payers:
-        yield _own_line(span, kind, direction, count_bytes, price, amount)
+        yield _line(span, kind, direction, count_bytes, price, amount, _NOBODY)
         return
     moved = sum(one.bytes for one in payers)
     parts = shared(amount, [one.bytes for one in payers])
     counts = _whole_parts(count_bytes, [one.bytes for one in payers], moved)
     for one, part, count in zip(payers, parts, counts, strict=True):
         if part:
-            yield _line(span, directory, one, kind, count, price, part)
+            yield _line(span, kind, direction, count, price, part, _payer(one, directory))
 
 
 def _whole_parts(total: int, weights: Sequence[int], of: int) -> Iterator[int]:
@@ -211,14 +211,14 @@ def _shares_of_cost(span: _Span, directory: MemberDirectory, zone: tzinfo) -> It
     parts = shared(amount, [*weights, *(count for _, count in own)])
     if not any(parts):
         if amount:
-            yield _own_line(span, "Unshared", "", 0, None, amount)
+            yield _line(span, "Unshared", "", 0, None, amount, _NOBODY)
         return
     for one, part in zip(used, parts, strict=False):
         if part or one.bytes:
-            yield _line(span, directory, one, "Usage", one.bytes, None, part)
+            yield _line(span, "Usage", one.direction, one.bytes, None, part, _payer(one, directory))
     for (direction, count), part in zip(own, parts[len(used) :], strict=True):
         if part:
-            yield _own_line(span, "Unattributed", direction, count, None, part)
+            yield _line(span, "Unattributed", direction, count, None, part, _NOBODY)
 
 
 def _weight(one: _Used, rates: Rates, directory: MemberDirectory) -> int | float:
@@ -258,53 +258,37 @@ def _with_idle_members(span: _Span, directory: MemberDirectory) -> Sequence[_Use
 
 def _line(
     span: _Span,
-    directory: MemberDirectory,
-    one: _Used,
-    kind: str,
-    count_bytes: int,
-    price: Decimal | None,
-    amount: Decimal,
-) -> Charge:
-    return Charge(
-        start=rfc3339_ms(span.start_ms),
-        end=rfc3339_ms(span.end_ms),
-        kind=kind,
-        member=directory.name(one.client),
-        tier=one.client.tier,
-        level=directory.level(one.client.tier),
-        user=one.client.user,
-        client_id=one.client.client_id,
-        labels=labels_of(one.labels),
-        direction=one.direction,
-        bytes=count_bytes,
-        per_gib=price,
-        amount=amount,
-    )
-
-
-def _own_line(
-    span: _Span,
     kind: str,
     direction: str,
     count_bytes: int,
     price: Decimal | None,
     amount: Decimal,
+    payer: Mapping[str, Any],
 ) -> Charge:
     return Charge(
         start=rfc3339_ms(span.start_ms),
         end=rfc3339_ms(span.end_ms),
         kind=kind,
-        member="",
-        tier="",
-        level="",
-        user="",
-        client_id="",
-        labels=labels_of(NO_LABELS),
+        **payer,
         direction=direction,
         bytes=count_bytes,
         per_gib=price,
         amount=amount,
     )
+
+
+def _payer(one: _Used, directory: MemberDirectory) -> Mapping[str, Any]:
+    return {
+        **directory.who(one.client),
+        "level": directory.level(one.client.tier),
+        "labels": labels_of(one.labels),
+    }
+
+
+_NOBODY: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("member", "tier", "level", "user", "client_id"), ""),
+    "labels": labels_of(NO_LABELS),
+}
 
 
 def amounts_by(

@@ -25,7 +25,6 @@ from tidegate.rollup.report.figures import (
     Origin,
     Period,
     Price,
-    Recommendation,
     ReportFigures,
     Talker,
     ThrottledWindow,
@@ -39,6 +38,7 @@ from tidegate.rollup.report.period import (
     PeriodTables,
     Row,
     at_highest,
+    by_keys,
     client_of,
     episodes_of,
     floored,
@@ -51,7 +51,6 @@ from tidegate.rollup.report.request import (
     GRAINS,
     MemberDirectory,
     Provenance,
-    RecommendedContract,
     ReportRequest,
     total_of,
 )
@@ -138,7 +137,7 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         episodes=episodes_of(trail, request.start_ms, request.end_ms),
         states_known=any((pc.sum(tables.tiers[name]).as_py() or 0.0) > 0 for name in _STATES),
         throttled_windows=_throttled_windows(tables, directory),
-        recommendations=tuple(_recommendation(one, directory) for one in request.recommendations),
+        recommendations=tuple(request.recommendations),
         five_minutes=tables.usage_5m is not None,
         tierless_windows=len(request.provenance.tierless) if request.members else 0,
         least_factor=request.bounds.least,
@@ -263,14 +262,9 @@ def _labels(usage: pa.Table) -> Mapping[tuple[str, str, str], Mapping[str, str]]
 
 
 def _idle_member(charge: Charge, amount: Decimal) -> MemberFigures:
+    known = ("member", "tier", "level", "user", "client_id", "direction", "labels")
     return MemberFigures(
-        member=charge.member,
-        tier=charge.tier,
-        level=charge.level,
-        user=charge.user,
-        client_id=charge.client_id,
-        direction=charge.direction,
-        labels=charge.labels,
+        **{name: getattr(charge, name) for name in known},
         brokers=0,
         bytes=0,
         share=0.0,
@@ -413,10 +407,7 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
         p95_rate = row["p95"] if exact is None else exact.get(who)
         found.append(
             ContractUse(
-                member=directory.name(client_of(row)),
-                tier=row["tier"],
-                user=row["user"],
-                client_id=row["client_id"],
+                **directory.who(client_of(row)),
                 direction=row["direction"],
                 contract=contract,
                 p95_rate=p95_rate,
@@ -440,13 +431,10 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
     )
 
 
-def _busiest_rates(usage_5m: pa.Table) -> Mapping[tuple[str, str, str], float]:
+def _busiest_rates(usage_5m: pa.Table) -> Mapping[tuple[Any, ...], float]:
     """By user, client id and direction the rate of the busiest five minutes on a broker."""
-    rows = grouped(usage_5m, ("user", "client_id", "direction"), max=("bytes",))
-    return {
-        (row["user"], row["client_id"], row["direction"]): row["bytes"] / (FIVE_MINUTES_MS / 1000)
-        for row in rows
-    }
+    most = by_keys(usage_5m, ("user", "client_id", "direction"), "max", "bytes")
+    return {who: count / (FIVE_MINUTES_MS / 1000) for who, count in most.items()}
 
 
 def _p95_rates(usage_5m: pa.Table) -> Mapping[tuple[str, str, str], float]:
@@ -489,29 +477,6 @@ def nearest_ranks(
     return ranks
 
 
-def _recommendation(one: RecommendedContract, directory: MemberDirectory) -> Recommendation:
-    change = (
-        None
-        if one.recommended is None
-        else share_of(one.recommended - (one.contract or 0), one.contract)
-    )
-    return Recommendation(
-        member=directory.name(one.client),
-        tier=one.client.tier,
-        user=one.client.user,
-        client_id=one.client.client_id,
-        direction=one.direction,
-        form=one.form,
-        contract=one.contract,
-        recommended=one.recommended,
-        change=change,
-        applied=one.applied,
-        p99_rate=one.p99_rate,
-        reason=one.reason,
-        message=one.message,
-    )
-
-
 # Brokers against their limits
 
 
@@ -550,13 +515,9 @@ def _broker_figures(tables: PeriodTables) -> tuple[BrokerFigures, ...]:
 def _last_limits(brokers: pa.Table) -> Mapping[tuple[Any, ...], int]:
     """Of each NIC the limit of its last window that has one."""
     known = brokers.filter(pc.is_valid(brokers["limit"]))
-    last = at_highest(known, NIC, "window_start")
-    rows = grouped(known, (*NIC, "window_start"), max=("limit",))
-    return {
-        nic_of(row): row["limit"]
-        for row in rows
-        if row["window_start"] == last[nic_of(row)]["window_start"]
-    }
+    last = by_keys(known, NIC, "max", "window_start")
+    limits = by_keys(known, (*NIC, "window_start"), "max", "limit")
+    return {nic: limits[*nic, at] for nic, at in last.items()}
 
 
 # Traffic over time, in few enough steps to draw

@@ -22,13 +22,13 @@ from tidegate.rollup.report.period import (
     CLIENT,
     NIC,
     PeriodTables,
-    client_of,
+    by_keys,
     grouped,
     nic_of,
     share_of,
 )
 from tidegate.rollup.report.rate_card import GIB
-from tidegate.rollup.report.request import ClientKey, ReportRequest
+from tidegate.rollup.report.request import ReportRequest
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 from tidegate_logic.words import rfc3339_ms
 
@@ -71,15 +71,14 @@ def doubtful_members(
     """Members never scaled to a broker's count, with low coverage, or with a factor outside of the
     bounds; most bytes first.
     """
-    rows = grouped(tables.usage, (*CLIENT, "direction"), min=("coverage",))
-    coverages = {(client_of(row), row["direction"]): row["coverage"] for row in rows}
+    coverages = by_keys(tables.usage, (*CLIENT, "direction"), "min", "coverage")
     factors, outside = _factors(tables.usage_5m, bounds)
     found = []
     for one in members:
         if one.coverage is None:
             continue  # it moved nothing, and pays for its contract
         key = (one.user, one.client_id, one.direction)
-        coverage = coverages[ClientKey(one.tier, one.user, one.client_id), one.direction]
+        coverage = coverages[one.tier, *key]
         lowest, highest = factors.get(key, (None, None))
         never_scaled = key in factors and highest is None
         if never_scaled or coverage < ENOUGH_COVERAGE or outside.get(key):
@@ -102,24 +101,14 @@ def _factors(
     if usage_5m is None:
         return {}, {}
     keys = ("user", "client_id", "direction")
+    highest = by_keys(usage_5m, keys, "max", "calibration")
     factors = {
-        (row["user"], row["client_id"], row["direction"]): (row["low"], row["high"])
-        for row in grouped(
-            usage_5m.append_column("low", usage_5m["calibration"]).append_column(
-                "high", usage_5m["calibration"]
-            ),
-            keys,
-            min=("low",),
-            max=("high",),
-        )
+        key: (lowest, highest[key])
+        for key, lowest in by_keys(usage_5m, keys, "min", "calibration").items()
     }
     factor = usage_5m["calibration"]
     wrong = pc.or_(pc.less(factor, bounds.least), pc.greater(factor, bounds.most))
-    outside = {
-        (row["user"], row["client_id"], row["direction"]): row["calibration"]
-        for row in grouped(usage_5m.filter(wrong), keys, count=("calibration",))
-    }
-    return factors, outside
+    return factors, by_keys(usage_5m.filter(wrong), keys, "count", "calibration")
 
 
 # How to reproduce numbers by hand: DuckDB's SQL on the usage tables, with the store's files as

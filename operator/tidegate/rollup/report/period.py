@@ -175,12 +175,10 @@ def _with_tiers_of_hours(usage_5m: pa.Table, hours: pa.Table, *, start_ms: int) 
     return joined if _bytes_by_tier(joined) == _bytes_by_tier(hours) else None
 
 
-def _bytes_by_tier(usage: pa.Table) -> Mapping[tuple[int, str, str], int]:
+def _bytes_by_tier(usage: pa.Table) -> Mapping[tuple[Any, ...], int]:
     """By hour, tier and direction, without those of zero bytes."""
-    rows = grouped(usage, ("hour", "tier", "direction"), sum=("bytes",))
-    return {
-        (row["hour"], row["tier"], row["direction"]): row["bytes"] for row in rows if row["bytes"]
-    }
+    moved = by_keys(usage, ("hour", "tier", "direction"), "sum", "bytes")
+    return {key: count for key, count in moved.items() if count}
 
 
 def client_of(row: Row) -> ClientKey:
@@ -209,6 +207,16 @@ def grouped(table: pa.Table, keys: Sequence[str], **columns: Sequence[str]) -> I
         yield {key: row[key] for key in keys} | {
             column: row[f"{column}_{function}"] for column, function in aggregates
         }
+
+
+def by_keys(
+    table: pa.Table, keys: Sequence[str], function: str, column: str
+) -> dict[tuple[Any, ...], Any]:
+    """The one aggregate of each group, by the group's keys."""
+    return {
+        tuple(row[key] for key in keys): row[column]
+        for row in grouped(table, keys, **{function: (column,)})
+    }
 
 
 def at_highest(table: pa.Table, keys: Sequence[str], column: str) -> dict[tuple[Any, ...], Row]:

@@ -5,10 +5,10 @@ tables and from a policy; none of them asks a cluster or the clock.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.labels import NO_LABELS, labels_text
-from tidegate.rollup.report.figures import Charge, ClosedMonth, Correction
+from tidegate.rollup.report.figures import Charge, ClosedMonth, Correction, Recommendation
 from tidegate.rollup.report.rate_card import RateCard
 from tidegate.rollup.samples import selector_text
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES, Direction
@@ -108,6 +108,10 @@ class MemberDirectory:
         terms = self._members.get(client)
         return client.text if terms is None else terms.name
 
+    def who(self, client: ClientKey) -> dict[str, Any]:
+        """What every figure of a client has of it, as keywords."""
+        return {"member": self.name(client), **asdict(client)}
+
     def level(self, tier: str) -> str:
         """ "" if the policy has no such tier."""
         return self._levels.get(tier, "")
@@ -122,26 +126,6 @@ def total_of(amounts: Iterable[Decimal | None]) -> Decimal | None:
     """The sum of the rounded amounts, as a reader adds them up; None if all are None."""
     priced = [amount for amount in amounts if amount is not None]
     return sum(priced, Decimal("0.00")) if priced else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendedContract:
-    """One recommendation, or why there is none (`recommended` None).
-
-    Rates are bytes per second in the contract's own form, which `form` describes (`on each broker`,
-    `of all brokers`, `a partition`). `applied` replaces the declared contract, None = the declared
-    one is in force. `p99_rate` is on the busiest broker.
-    """
-
-    client: ClientKey
-    direction: Direction
-    contract: int | None
-    recommended: int | None
-    reason: str
-    message: str
-    form: str = "on each broker"
-    applied: int | None = None
-    p99_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +175,7 @@ class ReportRequest:
     zone: tzinfo = UTC
     before: UsageBefore | None = None
     days: UsageDays | None = None
-    recommendations: Sequence[RecommendedContract] = ()
+    recommendations: Sequence[Recommendation] = ()
     trail: Sequence[AuditLine] | None = None
     bounds: FactorBounds = BOUNDS
     closed: ClosedMonth | None = None
@@ -355,7 +339,7 @@ def member_terms(terms: PolicyTerms, *, brokers: int) -> Sequence[MemberTerms]:
 
 def recommendations(
     policy: Policy, terms: PolicyTerms, usage: Usage, brokers: Collection[int]
-) -> Sequence[RecommendedContract]:
+) -> Sequence[Recommendation]:
     """One for each byte rate of each contract, by the operator's rule on the period's usage.
 
     They may differ from a tier's status, which is about other days. A rate for each partition gets
@@ -375,20 +359,25 @@ def recommendations(
 
 def _recommended(
     one: PolicyMember, advice: Sequence[Advice], usage: Usage
-) -> Iterator[RecommendedContract]:
+) -> Iterator[Recommendation]:
     form = _FORMS[one.member.contract.form] if one.member.contract is not None else ""
     for each in advice:
         figures = usage.figures.get((one.member.entity, each.key))
-        yield RecommendedContract(
-            client=_client(one),
+        declared, recommended = each.declared, each.recommended
+        yield Recommendation(
+            member=one.member.name,
+            **asdict(_client(one)),
             direction=DIRECTION_OF_KEY[each.key.value],
-            contract=each.declared,
-            recommended=each.recommended,
-            reason=each.reason.value,
-            message=each.message,
             form=form,
+            contract=declared,
+            recommended=recommended,
+            change=(recommended - declared) / declared
+            if recommended is not None and declared
+            else None,
             applied=each.applied,
             p99_rate=None if figures is None else figures.p99_busiest,
+            reason=each.reason.value,
+            message=each.message,
         )
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tidegate.rollup.labels import labels_of
 from tidegate.rollup.report.figures import Charge, LabelFigures, UnusualDay
-from tidegate.rollup.report.period import PeriodTables, grouped, share_of
+from tidegate.rollup.report.period import PeriodTables, by_keys, grouped, share_of
 from tidegate.rollup.report.rate_card import HUNDREDTH, Budget, months_share
 from tidegate.rollup.report.request import ClientKey, MemberDirectory, UsageBefore
 from tidegate.rollup.schemas import DAY_MS
@@ -38,8 +38,7 @@ def bytes_before(before: UsageBefore | None) -> Mapping[tuple[str, str, str], in
     """By user, client id and direction; empty unless all of the period before is published."""
     if before is None or not before.is_complete:
         return {}
-    rows = grouped(before.usage, ("user", "client_id", "direction"), sum=("bytes",))
-    return {(row["user"], row["client_id"], row["direction"]): row["bytes"] for row in rows}
+    return by_keys(before.usage, ("user", "client_id", "direction"), "sum", "bytes")
 
 
 def change_of(count: int, before: int | None) -> float | None:
@@ -179,10 +178,7 @@ def _unusual(
     yield UnusualDay(
         day=rfc3339_ms(day),
         weekday=datetime.fromtimestamp(day / 1000, UTC).strftime("%A"),
-        member=directory.name(ClientKey(tier, *client)),
-        tier=tier,
-        user=client[0],
-        client_id=client[1],
+        **directory.who(ClientKey(tier, *client)),
         bytes=count,
         usual_bytes=round(usual),
         score=(count - usual) / deviation if deviation else float(len(earlier)),

@@ -7,7 +7,7 @@ checks that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from functools import cache
 from itertools import product
@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from tidegate.control.audit.trail import EVENT, utc
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.report.compute import figures_of
-from tidegate.rollup.report.figures import Correction, ReportFigures
+from tidegate.rollup.report.figures import Correction, Recommendation, ReportFigures
 from tidegate.rollup.report.rate_card import GIB, RateCard
 from tidegate.rollup.report.request import (
     ClientKey,
     MemberTerms,
     Provenance,
-    RecommendedContract,
     ReportRequest,
     SourceSeries,
     UsageTables,
@@ -308,19 +307,23 @@ def _round(rate: float) -> int:
     return max(1_000_000, round(rate / 500_000) * 500_000)
 
 
-def recommendations() -> Sequence[RecommendedContract]:
+def recommendations() -> Sequence[Recommendation]:
     def one(
         member: Member, contract: int | None, recommended: int | None, *reasons: str
-    ) -> RecommendedContract:
-        p99 = None if recommended is None else recommended / 1.3
-        terms = {
-            "client": member.client,
-            "contract": contract,
-            "recommended": recommended,
-            "p99_rate": p99,
-        }
-        return RecommendedContract(
-            **terms, direction="fetch", reason=reasons[0], message=reasons[1]
+    ) -> Recommendation:
+        change = (recommended - contract) / contract if recommended and contract else None
+        return Recommendation(
+            member=member.name,
+            **asdict(member.client),
+            direction="fetch",
+            form="on each broker",
+            contract=contract,
+            recommended=recommended,
+            change=change,
+            applied=None,
+            p99_rate=None if recommended is None else recommended / 1.3,
+            reason=reasons[0],
+            message=reasons[1],
         )
 
     return (

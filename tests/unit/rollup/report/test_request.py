@@ -169,9 +169,9 @@ def test_members_go_by_their_names_with_the_contracts_that_are_known_without_lea
 
 def test_a_contract_is_recommended_from_p99_and_headroom_in_its_own_form() -> None:
     etl, app = recommendations(POLICY, TERMS, usage(20_000_000), (1, 2))
-    assert (etl.client.user, etl.form, etl.contract) == ("etl", "on each broker", 10_000_000)
-    assert (etl.recommended, etl.p99_rate) == (26_000_000, 20_000_000.0)
-    assert (app.client.client_id, app.form, app.recommended, app.reason) == (
+    assert (etl.user, etl.form, etl.contract) == ("etl", "on each broker", 10_000_000)
+    assert (etl.recommended, etl.change, etl.p99_rate) == (26_000_000, 1.6, 20_000_000.0)
+    assert (app.client_id, app.form, app.recommended, app.reason) == (
         "web",
         "a partition",
         None,
