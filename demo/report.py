@@ -58,7 +58,7 @@ from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome, UserUs
 from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, clock
 from lab.episodes import FULL_SHARE, LIMIT_SLACK, NIC_MEAN_SECONDS, Business
 from lab.rates import SAWTOOTH_SECONDS
-from tidegate.rollup.report.page import template_text, templates
+from tidegate.report.page import template_text, templates
 
 _LINES_SHOWN = 20
 
