@@ -61,6 +61,8 @@ def _volume(count: int) -> str:
 
 # Bars: members by volume, and by throttled time
 
+_Bar = tuple[str, Sequence[tuple[str, float]], str]  # name, parts as (colour, length), tooltip
+
 
 def talkers_plot(talkers: Sequence[Talker]) -> Plot:
     """The members that move most, a bar of both directions each."""
@@ -68,30 +70,13 @@ def talkers_plot(talkers: Sequence[Talker]) -> Plot:
         (
             one.member,
             (("fetch", one.fetch_bytes / GIB), ("produce", one.produce_bytes / GIB)),
-            _talker_tip(one),
+            f"{one.member}\nfetch: {_volume(one.fetch_bytes)}\nproduce: "
+            f"{_volume(one.produce_bytes)}\n{_percent(one.share)} of everything",
         )
         for one in talkers
     ]
-    parts, height = stacked_bars(Rows(24, top=4), bars, axis="GiB")
-    return plot(
-        "talkers",
-        "Top talkers.",
-        "Volume of the period by member, in GiB.",
-        parts,
-        height=height,
-        legend=_DIRECTION_LEGEND,
-    )
-
-
-def _talker_tip(one: Talker) -> str:
-    share = f"{_percent(one.share)} of everything"
-    return "\n".join(
-        (
-            one.member,
-            f"fetch: {_volume(one.fetch_bytes)}",
-            f"produce: {_volume(one.produce_bytes)}",
-            share,
-        )
+    return _bars_plot(
+        "talkers", "Top talkers.", "Volume of the period by member, in GiB.", bars, "GiB"
     )
 
 
@@ -101,29 +86,27 @@ def throttled_members_plot(members: Sequence[MemberFigures]) -> Plot | None:
         (one for one in members if one.throttled_seconds > 0),
         key=lambda one: -one.throttled_seconds,
     )[:_MEMBERS_DRAWN]
-    if not held:
-        return None
     bars = [
         (
             f"{one.member}, {one.direction}",
             ((one.direction, one.throttled_seconds / 3600),),
-            _throttled_tip(one),
+            f"{one.member}, {one.direction}\nthrottled for "
+            f"{text_with_unit(Kind.BROKER_HOURS, one.throttled_seconds)} on {one.brokers} "
+            f"brokers\ndeferred about {_volume(one.deferred_bytes)}",
         )
         for one in held
     ]
-    parts, height = stacked_bars(Rows(24, top=4), bars, axis="broker-hours")
     description = "Hours in which a broker delayed a member, added up over brokers."
-    return plot(
-        "throttled", "Time throttled.", description, parts, height=height, legend=_DIRECTION_LEGEND
-    )
-
-
-def _throttled_tip(one: MemberFigures) -> str:
-    hours = text_with_unit(Kind.BROKER_HOURS, one.throttled_seconds)
     return (
-        f"{one.member}, {one.direction}\nthrottled for {hours} on {one.brokers} "
-        f"brokers\ndeferred about {_volume(one.deferred_bytes)}"
+        _bars_plot("throttled", "Time throttled.", description, bars, "broker-hours")
+        if bars
+        else None
     )
+
+
+def _bars_plot(key: str, title: str, description: str, bars: Sequence[_Bar], axis: str) -> Plot:
+    parts, height = stacked_bars(Rows(24, top=4), bars, axis=axis)
+    return plot(key, title, description, parts, height=height, legend=_DIRECTION_LEGEND)
 
 
 # Bullets: shares of what is allowed, a bar and a mark in each row
