@@ -12,6 +12,8 @@ from typing import Annotated
 
 from tidegate.report.columns import Column, Kind
 
+# A type with the quantity by which a column writes it.
+
 Count = Annotated[int, Kind.COUNT]
 Volume = Annotated[int, Kind.VOLUME]
 Rate = Annotated[float, Kind.RATE]

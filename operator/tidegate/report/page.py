@@ -38,7 +38,6 @@ from tidegate.report.evidence import ENOUGH_COVERAGE
 from tidegate.report.figures import ReportFigures
 from tidegate.report.rate_card import GIB
 from tidegate.report.sheets import (
-    COLUMNS,
     ROWS_SHOWN,
     Sheet,
     embedded_json,
@@ -171,7 +170,7 @@ class Pivot:
 
 
 def pivot(sheet: Sheet, direction: str, *, by: str, value: str) -> Pivot:
-    columns = {column.name: column for column in COLUMNS[sheet.name]}
+    columns = {column.name: column for column in sheet.columns}
     rows = sorted(
         (row for row in sheet.rows if row[1].direction == direction),
         key=lambda row: (row[1].start, getattr(row[1], by)),
