@@ -227,19 +227,7 @@ def _as_recorded(
         direction: _contracts(policy, samples, direction, brokers=len(brokers))
         for direction in DIRECTIONS
     }
-    return {
-        broker: {
-            direction: DirectionTerms(
-                limit=samples.limits.get((broker, direction), policy.limit(broker, direction)),
-                contracts=contracts[direction],
-                episodes=episodes.get((broker, direction), ()),
-                quota_window=policy.window,
-                most_bytes_per_second=policy.most_bytes_per_second(broker, direction),
-            )
-            for direction in DIRECTIONS
-        }
-        for broker in brokers
-    }
+    return _terms(policy, brokers, contracts, samples.limits, episodes)
 
 
 def _contracts(
@@ -265,12 +253,22 @@ def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, Br
         }
         for direction in DIRECTIONS
     }
+    return _terms(policy, brokers, contracts, {}, None)
+
+
+def _terms(
+    policy: PolicyTerms,
+    brokers: Sequence[int],
+    contracts: Mapping[Direction, Mapping[Client, Rate]],
+    limits: Mapping[tuple[int, Direction], Rate],
+    episodes: Episodes | None,
+) -> Mapping[int, BrokerTerms]:
     return {
         broker: {
             way: DirectionTerms(
-                policy.limit(broker, way),
+                limits.get((broker, way), policy.limit(broker, way)),
                 contracts[way],
-                None,
+                None if episodes is None else episodes.get((broker, way), ()),
                 policy.window,
                 policy.most_bytes_per_second(broker, way),
             )
