@@ -1,8 +1,8 @@
 """A report's period: rows of the usage tables, their sums, and the trail's throttle episodes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ from tidegate.errors import InvalidResource
 from tidegate.report.figures import Episode, EpisodeSpan
 from tidegate.report.request import GRAINS, ClientKey, ReportRequest
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
-from tidegate.rollup.terms.sources import Trail, Written
+from tidegate.rollup.terms.sources import Muted, NicOver, Trail, Written
 from tidegate_logic.words import rfc3339_ms
 
 Row = dict[str, Any]
@@ -256,6 +256,7 @@ def _with_window(table: pa.Table, starts: pa.ChunkedArray) -> pa.Table:
 
 
 _BEFORE_MS = 60_000  # a pass is older than its writes, and its metrics are older still
+_Seen = TypeVar("_Seen", Written, NicOver, Muted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,19 +335,11 @@ def _episode(number: int, spans: Sequence[_Span], trail: Trail, *, start_ms: int
     )
     writes = [
         one
-        for one in trail.written
-        if one.direction == direction and begin_ms <= one.at_ms <= end_ms and _is_of_throttle(one)
+        for one in _during(trail.written, direction, begin_ms, end_ms)
+        if one.is_below or one.was_below
     ]
-    over = [
-        one
-        for one in trail.over
-        if one.direction == direction and begin_ms - _BEFORE_MS <= one.at_ms <= end_ms
-    ]
-    muted = [
-        one.seconds
-        for one in trail.muted
-        if one.direction == direction and begin_ms <= one.at_ms <= end_ms + _BEFORE_MS
-    ]
+    over = _during(trail.over, direction, begin_ms - _BEFORE_MS, end_ms)
+    muted = [one.seconds for one in _during(trail.muted, direction, begin_ms, end_ms + _BEFORE_MS)]
     cuts = [write for write in writes if write.is_cut]
     return Episode(
         number=number,
@@ -374,8 +367,8 @@ def _episode(number: int, spans: Sequence[_Span], trail: Trail, *, start_ms: int
     )
 
 
-def _is_of_throttle(write: Written) -> bool:
-    return write.is_below or write.was_below
+def _during(ones: Iterable[_Seen], direction: str, since_ms: int, until_ms: int) -> list[_Seen]:
+    return [one for one in ones if one.direction == direction and since_ms <= one.at_ms <= until_ms]
 
 
 def _fraction(span: _Span) -> float:
