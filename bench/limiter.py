@@ -12,7 +12,7 @@ from aiolimiter import AsyncLimiter
 from bench.limiter_waves import PEAKS, RATE, Replay, replay
 from bench.results import Figure, percentile
 from tidegate.limiter import Bucket, Limiter
-from tidegate.rollup.report.svg import (
+from tidegate.report.svg import (
     WIDTH,
     Scale,
     area,

@@ -27,7 +27,7 @@ from demo.script import (
 from demo.words import Mark, MarkKind
 from lab.episodes import NIC_MEAN_SECONDS
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
-from tidegate.rollup.report.svg import (
+from tidegate.report.svg import (
     WIDTH,
     Markup,
     Plot,

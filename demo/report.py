@@ -36,7 +36,7 @@ from demo.summary import EarlierRun
 from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome
 from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check, clock
 from lab.rates import SAWTOOTH_SECONDS
-from tidegate.rollup.report.page import template_text, templates
+from tidegate.report.page import template_text, templates
 
 _LINES_SHOWN = 20
 

@@ -42,7 +42,7 @@ from lab.episodes import (
 from lab.errors import LabError
 from lab.quota_watch import QuotaWatch
 from lab.rates import SAWTOOTH_SECONDS
-from tidegate.rollup.report.svg import (
+from tidegate.report.svg import (
     Markup,
     Scale,
     horizontal_axis,

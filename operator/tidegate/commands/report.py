@@ -21,20 +21,17 @@ from tidegate.control.audit.lines import lines_in
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.observe.connections import settings_of
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.resources.fields import is_ago, moment
-from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
-from tidegate.rollup.member_usage import member_usage
-from tidegate.rollup.report.closing import (
+from tidegate.report.closing import (
     Month,
     closed_bill,
     closed_figures,
     closed_months_words,
     corrections,
 )
-from tidegate.rollup.report.rate_card import RateCard, midnight_ms, read_rate_card
-from tidegate.rollup.report.request import (
+from tidegate.report.figures import Recommendation
+from tidegate.report.rate_card import RateCard, midnight_ms, read_rate_card
+from tidegate.report.request import (
     MemberTerms,
-    RecommendedContract,
     ReportRequest,
     SourceSeries,
     UsageTables,
@@ -46,6 +43,9 @@ from tidegate.rollup.report.request import (
     stored_provenance,
     stored_tables,
 )
+from tidegate.resources.fields import is_ago, moment
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
+from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.store import UsageStore
 from tidegate_logic.reasons import Reason
@@ -60,7 +60,7 @@ class PolicyParts:
 
     key: str = ""
     members: Sequence[MemberTerms] = ()
-    recommendations: Sequence[RecommendedContract] = ()
+    recommendations: Sequence[Recommendation] = ()
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
     series: Sequence[SourceSeries] = ()
     bounds: FactorBounds = BOUNDS
@@ -254,10 +254,10 @@ def report(
     """
     around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.rollup.report.compute import figures_of
-    from tidegate.rollup.report.focus import focus_files, focus_table
-    from tidegate.rollup.report.page import metrics_text, write_files, write_report
-    from tidegate.rollup.report.trends import WEEKS_COMPARED
+    from tidegate.report.compute import figures_of
+    from tidegate.report.focus import focus_files, focus_table
+    from tidegate.report.page import metrics_text, write_files, write_report
+    from tidegate.report.trends import WEEKS_COMPARED
 
     zone = zone_named(timezone)
     names = _label_names(by or ())

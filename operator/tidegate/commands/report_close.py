@@ -22,7 +22,7 @@ from tidegate.commands.rollup import PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
 
 if TYPE_CHECKING:
-    from tidegate.rollup.report.closing import Adjustments
+    from tidegate.report.closing import Adjustments
 
 _WRITE = "write"
 
@@ -79,9 +79,9 @@ def close(
     """
     around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.rollup.report.closing import Month, brokers_of, close_month
-    from tidegate.rollup.report.rate_card import RateCard
-    from tidegate.rollup.report.request import member_terms, total_of
+    from tidegate.report.closing import Month, brokers_of, close_month
+    from tidegate.report.rate_card import RateCard
+    from tidegate.report.request import member_terms, total_of
     from tidegate.rollup.tables.store import UsageStore
 
     found, of = UsageStore.at(store_address(store)), Month.named(month, zone_named(timezone))
@@ -140,8 +140,8 @@ def adjustments(
     """
     around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.rollup.report.closing import adjustments as changes
-    from tidegate.rollup.report.closing import read_closed
+    from tidegate.report.closing import adjustments as changes
+    from tidegate.report.closing import read_closed
     from tidegate.rollup.tables.store import UsageStore
 
     found = UsageStore.at(store_address(store))
@@ -150,7 +150,7 @@ def adjustments(
 
 
 def _show(made: "Adjustments", page: Page) -> None:
-    from tidegate.rollup.report.closing import correction_rows, usage_rows
+    from tidegate.report.closing import correction_rows, usage_rows
 
     closed = made.closed
     when = f"{closed.month.name} ({closed.month.zone}) was closed at {closed.closed_at}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Final
 
-from tidegate.rollup.report.svg import (
+from tidegate.report.svg import (
     WIDTH,
     Markup,
     Point,

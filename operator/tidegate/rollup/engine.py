@@ -28,7 +28,7 @@ from tidegate.rollup.job import (
     pod_template,
     spark_settings,
 )
-from tidegate.rollup.samples import Progress, Transport, unwatched
+from tidegate.rollup.samples import Progress, ReadRequest, Transport, unwatched
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import LOCAL, Spark, shuffle_settings, spark_started
@@ -38,7 +38,7 @@ from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.readers import Probe, choose_reader
+from tidegate.rollup.transport.readers import choose_reader
 from tidegate_logic.model import Policy, Tier
 from tidegate_logic.words import rfc3339_ms
 
@@ -168,11 +168,7 @@ class Engine:
 
         Raises tidegate.errors.
         """
-        reader = self._reader(end_ms)
-        try:
-            return bool(read_source(reader, self._request.metrics, start_ms, end_ms).brokers)
-        finally:
-            reader.close()
+        return bool(self.source(start_ms, end_ms).brokers)
 
     def source(self, start_ms: int, end_ms: int) -> Source:
         """What Prometheus has of brokers in [start_ms, end_ms) now. Raises tidegate.errors."""
@@ -195,7 +191,7 @@ class Engine:
     def _reader(self, end_ms: int) -> Transport:
         """The fastest way to read that the server offers."""
         traffic = catalogue(self._request.metrics)["fetch"].client_bytes
-        chosen = choose_reader(self._history, Probe(traffic, end_ms - _PROBED_MS, end_ms))
+        chosen = choose_reader(self._history, ReadRequest(traffic, end_ms - _PROBED_MS, end_ms))
         self._tell(str(chosen))
         return chosen.reader
 

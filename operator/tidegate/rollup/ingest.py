@@ -50,7 +50,6 @@ from tidegate_logic.model import Direction as NicDirection
 
 # Of the brokers' exporters: it tells a restart from a count that fell for another reason.
 _PROCESS_START = "process_start_time_seconds"
-_WAY = {"fetch": "out", "produce": "in"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +71,21 @@ def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelectio
     brokers = ",".join([broker_matcher(identity_of(settings)), *matchers_of(settings)])
     return {
         "produce": _direction(
-            queries.ingress,
-            queries.produce_rate,
-            queries.produce_throttle,
-            brokers=brokers,
-            direction="produce",
+            "in", brokers, queries.ingress, queries.produce_rate, queries.produce_throttle
         ),
         "fetch": _direction(
-            queries.egress,
-            queries.fetch_rate,
-            queries.fetch_throttle,
-            brokers=brokers,
-            direction="fetch",
+            "out", brokers, queries.egress, queries.fetch_rate, queries.fetch_throttle
         ),
     }
 
 
 def _direction(
-    nics: str | None,
-    rates: str | None,
-    throttle_times: str | None,
-    *,
-    brokers: str,
-    direction: Direction,
+    way: str, brokers: str, nics: str | None, rates: str | None, throttle_times: str | None
 ) -> DirectionSelections:
     return DirectionSelections(
         nics=_selection(nics),
-        client_bytes=selection_of(broker_bytes(_WAY[direction], CLIENTS, brokers=brokers)),
-        replication_bytes=selection_of(broker_bytes(_WAY[direction], REPLICATION, brokers=brokers)),
+        client_bytes=selection_of(broker_bytes(way, CLIENTS, brokers=brokers)),
+        replication_bytes=selection_of(broker_bytes(way, REPLICATION, brokers=brokers)),
         rates=_selection(rates),
         throttle_times=_selection(throttle_times),
         starts=selection_of(selector(is_equal("__name__", _PROCESS_START), brokers)),

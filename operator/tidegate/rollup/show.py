@@ -147,20 +147,14 @@ def _added_up(store: UsageStore, kind: TableKind, question: Question) -> pa.Tabl
         for name in kind.schema.names
         if name not in {"window_start", "samples", "calibration", "sketch", *OWNER.names}
     ]
-    empty = _reduced(kind, _counted(kind.schema.empty_table().select(columns)))
-    pieces = (
-        _reduced(kind, _counted(rows))
-        for rows in store.tables(kind.name, question.start_ms, question.end_ms, columns=columns)
-    )
-    total = empty
-    for piece in pieces:
+    total = _reduced(kind, _counted(kind.schema.empty_table().select(columns)))
+    for rows in store.tables(kind.name, question.start_ms, question.end_ms, columns=columns):
+        piece = _reduced(kind, _counted(rows))
         total = _reduced(kind, pa.concat_tables([total, piece]))
-    if "coverage" not in columns:
-        return total.drop_columns(["counted"])
-    mean = pc.divide(total["coverage"], pc.cast(total["counted"], pa.float64()))
-    return total.set_column(
-        total.schema.get_field_index("coverage"), "coverage", mean
-    ).drop_columns(["counted"])
+    if "coverage" in columns:
+        mean = pc.divide(total["coverage"], pc.cast(total["counted"], pa.float64()))
+        total = total.set_column(total.schema.get_field_index("coverage"), "coverage", mean)
+    return total.drop_columns(["counted"])
 
 
 def _counted(rows: pa.Table) -> pa.Table:
@@ -170,12 +164,7 @@ def _counted(rows: pa.Table) -> pa.Table:
 def _reduced(kind: TableKind, rows: pa.Table) -> pa.Table:
     """Rows of the same key as one: the highest of what has no sum, the sum of the rest."""
     names = [name for name in rows.schema.names if name not in kind.key]
-    functions = [(name, "max" if name in _HIGHEST else "sum") for name in names]
-    grouped = rows.group_by(list(key_columns(kind)), use_threads=False).aggregate(functions)
-    keys = key_columns(kind)
-    return grouped.select(
-        [*keys, *(f"{name}_{function}" for name, function in functions)]
-    ).rename_columns([*keys, *names])
+    return added_up(rows, key_columns(kind), names, highest=_HIGHEST)
 
 
 def _overlap_ms(windows: Sequence[tuple[int, int]], question: Question) -> int:

@@ -15,11 +15,11 @@ import yaml
 
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import patience
-from tests.unit.rollup.report.small_request import END_MS, START_MS, small_request
+from tests.unit.report.small_request import END_MS, START_MS, small_request
+from tidegate.report.compute import figures_of
+from tidegate.report.page import metrics_text
+from tidegate.report.rate_card import GIB, Budget, RateCard, Rates
 from tidegate.rollup.labels import labels_text
-from tidegate.rollup.report.compute import figures_of
-from tidegate.rollup.report.page import metrics_text
-from tidegate.rollup.report.rate_card import GIB, Budget, RateCard, Rates
 from tidegate.rollup.schemas import HOUR_MS
 
 pytestmark = pytest.mark.integration

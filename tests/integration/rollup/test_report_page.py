@@ -15,12 +15,12 @@ import pytest
 
 from lab.browser import chromium
 from lab.process import patience
-from tests.unit.rollup.report.sample_report import START_MS, sample_figures, sample_request
-from tests.unit.rollup.report.small_request import small_request, write_line
-from tidegate.rollup.report.compute import figures_of
-from tidegate.rollup.report.figures import ReportFigures
-from tidegate.rollup.report.page import write_report
-from tidegate.rollup.report.rate_card import GIB
+from tests.unit.report.sample_report import START_MS, sample_figures, sample_request
+from tests.unit.report.small_request import small_request, write_line
+from tidegate.report.compute import figures_of
+from tidegate.report.figures import ReportFigures
+from tidegate.report.page import write_report
+from tidegate.report.rate_card import GIB
 from tidegate.rollup.schemas import HOUR_MS
 
 pytestmark = pytest.mark.integration

@@ -20,14 +20,14 @@ from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest_by, read_source
-from tidegate.rollup.samples import Selection
+from tidegate.rollup.samples import ReadRequest, Selection
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.show import Question, top
 from tidegate.rollup.tables.format import Owner
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.readers import Probe, choose_reader
+from tidegate.rollup.transport.readers import choose_reader
 
 pytestmark = pytest.mark.integration
 
@@ -110,7 +110,7 @@ def ingested(
 def ingested_hours(server: HistoryServer, folder: Path, cluster: str) -> UsageStore:
     metrics = MetricsSettings(PrometheusServer(server.url), matchers={"kafka_cluster": cluster})
     history = HistorySettings(metrics.server, scrape_interval_ms=SCRAPE_MS)
-    probe = Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)
+    probe = ReadRequest(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)
     reader = choose_reader(history, probe).reader
     owner = Owner(cluster=f"kafka-{cluster}")
     store = UsageStore.at(f"file://{folder}")

@@ -34,7 +34,7 @@ from tests.integration.rollup.known_history import (
 from tidegate.errors import NotFound
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest import IngestOrder
-from tidegate.rollup.samples import Progress, Selection, Step, unwatched
+from tidegate.rollup.samples import Progress, ReadRequest, Selection, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import SHUFFLE_PARTITIONS, Spark, beside, spark_started
@@ -45,7 +45,7 @@ from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.tables.verify import verify
 from tidegate.rollup.terms.sources import PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.readers import Probe, choose_reader
+from tidegate.rollup.transport.readers import choose_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 
 pytestmark = pytest.mark.integration
@@ -76,7 +76,7 @@ def run(
     server = PrometheusServer(known_history.url)
     history = HistorySettings(server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS)
     chosen = choose_reader(
-        history, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)
+        history, ReadRequest(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)
     )
     order = IngestOrder(
         new_run_id(END_MS), f"file://{folder}", chosen.reader.name, MetricsSettings(server), history

@@ -27,7 +27,7 @@ from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import Exchange, HistorySettings
 from tidegate.rollup.transport.http_query import RangeSelector, read_usual
-from tidegate.rollup.transport.readers import READERS, Probe, choose_reader
+from tidegate.rollup.transport.readers import READERS, choose_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 from tidegate.rollup.transport.series import HistoryReader
 
@@ -347,7 +347,7 @@ def test_a_real_prometheus_is_read_in_the_best_way(history: HistoryServer) -> No
     history.write(metric, ({}, [(BASE_MS, 1.0)]))
     chosen = choose_reader(
         HistorySettings(PrometheusServer(history.url)),
-        Probe(Selection(metric), BASE_MS, BASE_MS + 1),
+        ReadRequest(Selection(metric), BASE_MS, BASE_MS + 1),
     )
     assert (chosen.reader.name, chosen.reader.exact, chosen.passed_over) == (
         "remote-read-chunks",

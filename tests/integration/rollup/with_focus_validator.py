@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.rollup.report.sample_report import sample_figures
-from tests.unit.rollup.report.test_focus import TABLE
-from tidegate.rollup.report.focus import csv_lines, focus_table
+from tests.unit.report.sample_report import sample_figures
+from tests.unit.report.test_focus import TABLE
+from tidegate.report.focus import csv_lines, focus_table
 
 pytestmark = pytest.mark.integration
 

@@ -19,13 +19,13 @@ from tests.integration.rollup.history_server import HistoryServer, Samples
 from tidegate.errors import Incomplete, TidegateError
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest_by, read_source
-from tidegate.rollup.samples import Selection, Transport
+from tidegate.rollup.samples import ReadRequest, Selection, Transport
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
-from tidegate.rollup.transport.readers import Probe, choose_reader
+from tidegate.rollup.transport.readers import choose_reader
 
 pytestmark = [
     pytest.mark.integration,
@@ -54,7 +54,7 @@ class Pair:
     def reader(self) -> Transport:
         end_ms = START_MS + HOUR_MS
         return choose_reader(
-            self.settings, Probe(Selection(COUNTER), end_ms - 600_000, end_ms)
+            self.settings, ReadRequest(Selection(COUNTER), end_ms - 600_000, end_ms)
         ).reader
 
 
@@ -105,7 +105,7 @@ def _write(server: HistoryServer, *, offset_ms: int, away: bool) -> None:
 
 def test_a_thanos_is_read_by_range_selectors_with_every_stored_sample(pair: Pair) -> None:
     end_ms = START_MS + HOUR_MS
-    probe = Probe(Selection(OF_ONE), START_MS, end_ms)
+    probe = ReadRequest(Selection(OF_ONE), START_MS, end_ms)
     chosen = choose_reader(pair.settings, probe)
     assert (chosen.reader.name, chosen.reader.exact) == ("range-selector", True)
     passed_over = [one.name for one in chosen.passed_over]

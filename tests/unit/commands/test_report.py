@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.rollup.report.small_request import table
+from tests.unit.report.small_request import table
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
-from tidegate.rollup.report.rate_card import GIB
+from tidegate.report.rate_card import GIB
 from tidegate.rollup.schemas import BROKER, DAY_MS, FIVE_MINUTES_MS, HOUR_MS, USAGE, USAGE_5M
 from tidegate.rollup.tables.publication import Publication, publish, stage
 from tidegate.rollup.tables.store import UsageStore

@@ -198,12 +198,6 @@ def _with_starts(
     )
 
 
-def bytes_by_window(times_ms: Whole, counts: Whole, edges_ms: Whole) -> Whole:
-    """Return the bytes between edges, none before the first sample or in an unbridged gap."""
-    grown = growth(Samples(times_ms, counts, np.full(len(times_ms), _UNKNOWN, np.int64)))
-    return spread(grown.times_ms, grown.amounts, edges_ms)
-
-
 def spread(times_ms: Whole, amounts: Whole, edges_ms: Whole) -> Whole:
     """Spread whole amounts evenly between their times; return the part between each two edges.
 

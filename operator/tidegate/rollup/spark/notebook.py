@@ -29,12 +29,12 @@ from tidegate.prometheus.settings import (
 )
 from tidegate.resources.fields import moment
 from tidegate.rollup.ingest import DirectionSelections, catalogue
-from tidegate.rollup.samples import Selection, SeriesSamples, selection_of
+from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, selection_of
 from tidegate.rollup.schemas import DIRECTIONS, TABLES
 from tidegate.rollup.spark.stages import frame_of
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
-from tidegate.rollup.transport.readers import Probe, choose_reader, open_reader
+from tidegate.rollup.transport.readers import choose_reader, open_reader
 
 # Arrow batches in a Spark schema's columns: `time`, `value`, `labels`, or single labels by name.
 
@@ -331,10 +331,9 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # Spark comes w
 
     def partitions(self) -> list[InputPartition]:
         asked = self._request
-        chosen = choose_reader(
-            asked.history,
-            Probe(asked.selection, max(asked.start_ms, asked.end_ms - _PROBED_MS), asked.end_ms),
-        )
+        since_ms = max(asked.start_ms, asked.end_ms - _PROBED_MS)
+        probe = ReadRequest(asked.selection, since_ms, asked.end_ms)
+        chosen = choose_reader(asked.history, probe)
         chosen.reader.close()
         return [
             Piece(chosen.reader.name, start_ms, end_ms) for start_ms, end_ms in asked.pieces_ms()

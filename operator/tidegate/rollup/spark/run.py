@@ -41,7 +41,7 @@ from tidegate.rollup.tables.publication import (
     discard_staging,
     name_files,
 )
-from tidegate.rollup.tables.store import UsageStore, stamps
+from tidegate.rollup.tables.store import UsageStore, is_current, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
 from tidegate.rollup.tables.verify import RULES, WORTH_TELLING
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
@@ -113,8 +113,7 @@ class Coarser:
         usage, tiers = (
             {
                 one.window: one.contents.rows
-                for one in store.manifests(table, days[0], days[-1] + DAY_MS)
-                if not one.combines and not one.retired
+                for one in filter(is_current, store.manifests(table, days[0], days[-1] + DAY_MS))
             }
             for table in ("usage_1h", "tier_1h")
         )

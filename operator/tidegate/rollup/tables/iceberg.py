@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from tidegate.errors import InvalidResource, TidegateError, Unreachable
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
-from tidegate.rollup.tables.format import Window
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.verify import in_runs
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import rfc3339
 
@@ -175,12 +175,14 @@ def _commit_changes(table: Table, store: UsageStore, kind: TableKind, *, now_ms:
     if not listed:
         return False  # never published, or not the place that it was: what is known stays
     seen_ms = int(table.properties.get(_SEEN, 0))
-    changed = sorted({one.day for one, file in listed if file.modified_ms >= seen_ms - _MARGIN_MS})
+    changed = sorted(
+        {one.day.start_ms for one, file in listed if file.modified_ms >= seen_ms - _MARGIN_MS}
+    )
     wanted: dict[str, None] = {}
     named: dict[str, DataFile] = {}
     left_ms: list[int] = []
     # before the oldest window there is nothing: it was let go while no catalog was told
-    for start_ms, end_ms in [(0, listed[0][0].day.start_ms), *_in_runs(changed)]:
+    for start_ms, end_ms in [(0, listed[0][0].day.start_ms), *in_runs(changed, DAY_MS, None)]:
         parts = store.parts(kind.name, start_ms, end_ms)
         # such a file has rows that count no more; the day is put together again, then it is taken
         stale = {part.windows[0].day for part in parts if part.superseded}
@@ -246,20 +248,6 @@ def _expire(table: Table, *, before_ms: int) -> None:
     }
     for path in sorted((lists | manifests) - kept):
         table.io.delete(path)
-
-
-def _in_runs(days: Sequence[Window]) -> Iterator[tuple[int, int]]:
-    """[start, end) of days that follow each other."""
-    start = end = None
-    for day in days:
-        if start is not None and day.start_ms == end:
-            end = day.end_ms
-            continue
-        if start is not None and end is not None:
-            yield start, end
-        start, end = day.start_ms, day.end_ms
-    if start is not None and end is not None:
-        yield start, end
 
 
 def _uri(store: UsageStore, path: str) -> str:

@@ -31,7 +31,7 @@ from tidegate.rollup.tables.publication import (
     write_files,
 )
 from tidegate.rollup.tables.storage import StoredFile, is_unfinished
-from tidegate.rollup.tables.store import Part, UsageStore, resolve
+from tidegate.rollup.tables.store import Part, UsageStore, is_current, resolve
 
 # Compaction: one sorted file a day in place of one or more an hour, for tables that are published
 # by the hour. No row changes. The day's manifest names the stamp of every hour in its file. An hour
@@ -94,11 +94,7 @@ def _compact_until_settled(
 def _compact(
     store: UsageStore, kind: TableKind, day: Window, *, run_id: str, now_ms: int
 ) -> Manifest:
-    hours = [
-        one
-        for one in store.manifests(kind.name, day.start_ms, day.end_ms)
-        if not one.combines and not one.retired
-    ]
+    hours = list(filter(is_current, store.manifests(kind.name, day.start_ms, day.end_ms)))
     rows = sum(hour.contents.rows for hour in hours)
     sources = _sources(store, day, store.parts(kind.name, day.start_ms, day.end_ms))
     portions = in_portions(kind, sources, rows=rows, parallel=store.storage.parallel)

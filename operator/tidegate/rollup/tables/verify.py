@@ -3,7 +3,7 @@
 Only windows that both sides have are compared: one may be expired or not made yet.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
@@ -168,14 +168,18 @@ def _sums(kind: TableKind, rows: pa.Table) -> pa.Table:
     return added_up(timed, keys, names).cast(_no_sums(kind).schema)
 
 
-def added_up(rows: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
-    """The columns `names` summed for each value of `keys`, under their own names."""
-    grouped = rows.group_by(list(keys), use_threads=False).aggregate(
-        [(name, "sum") for name in names]
-    )
-    return grouped.select([*keys, *(f"{name}_sum" for name in names)]).rename_columns(
-        [*keys, *names]
-    )
+def added_up(
+    rows: pa.Table, keys: Sequence[str], names: Sequence[str], *, highest: Collection[str] = ()
+) -> pa.Table:
+    """The columns `names` summed for each value of `keys`, under their own names.
+
+    Of `highest` among them the highest is taken.
+    """
+    functions = [(name, "max" if name in highest else "sum") for name in names]
+    grouped = rows.group_by(list(keys), use_threads=False).aggregate(functions)
+    return grouped.select(
+        [*keys, *(f"{name}_{function}" for name, function in functions)]
+    ).rename_columns([*keys, *names])
 
 
 def _no_sums(kind: TableKind) -> pa.Table:
@@ -557,13 +561,15 @@ def changed_hours(
     ]
 
 
-def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Spans of neighbouring hours within a day: a run that is killed loses a day's work at most."""
+def in_runs(
+    starts: Sequence[int], step_ms: int = HOUR_MS, within_ms: int | None = DAY_MS
+) -> Iterator[tuple[int, int]]:
+    """Spans of neighbours; of hours within a day: a run that is killed loses a day at most."""
     begin = None
-    for hour in hours:
-        begin = hour if begin is None else begin
-        end = hour + HOUR_MS
-        if end not in hours or end % DAY_MS == 0:
+    for start in starts:
+        begin = start if begin is None else begin
+        end = start + step_ms
+        if end not in starts or (within_ms and end % within_ms == 0):
             yield begin, end
             begin = None
 

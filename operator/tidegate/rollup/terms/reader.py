@@ -22,7 +22,11 @@ from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.samples import SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
 from tidegate.rollup.terms.sources import (
+    CONTRACT,
+    RELAXING,
     STATES,
+    STEPPING,
+    THROTTLED,
     AuditLine,
     MemberKey,
     OperatorSamples,
@@ -31,7 +35,6 @@ from tidegate.rollup.terms.sources import (
     TrailAccount,
     read_operator,
 )
-from tidegate_logic.decision import LevelState
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -227,19 +230,7 @@ def _as_recorded(
         direction: _contracts(policy, samples, direction, brokers=len(brokers))
         for direction in DIRECTIONS
     }
-    return {
-        broker: {
-            direction: DirectionTerms(
-                limit=samples.limits.get((broker, direction), policy.limit(broker, direction)),
-                contracts=contracts[direction],
-                episodes=episodes.get((broker, direction), ()),
-                quota_window=policy.window,
-                most_bytes_per_second=policy.most_bytes_per_second(broker, direction),
-            )
-            for direction in DIRECTIONS
-        }
-        for broker in brokers
-    }
+    return _terms(policy, brokers, contracts, samples.limits, episodes)
 
 
 def _contracts(
@@ -265,12 +256,22 @@ def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, Br
         }
         for direction in DIRECTIONS
     }
+    return _terms(policy, brokers, contracts, {}, None)
+
+
+def _terms(
+    policy: PolicyTerms,
+    brokers: Sequence[int],
+    contracts: Mapping[Direction, Mapping[Client, Rate]],
+    limits: Mapping[tuple[int, Direction], Rate],
+    episodes: Episodes | None,
+) -> Mapping[int, BrokerTerms]:
     return {
         broker: {
             way: DirectionTerms(
-                policy.limit(broker, way),
+                limits.get((broker, way), policy.limit(broker, way)),
                 contracts[way],
-                None,
+                None if episodes is None else episodes.get((broker, way), ()),
                 policy.window,
                 policy.most_bytes_per_second(broker, way),
             )
@@ -284,7 +285,7 @@ def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, Br
 # member's level is Throttled or Relaxing. Otherwise it is a contract that rises step by step.
 
 
-_HELD: Final = [STATES.index(state.value) for state in (LevelState.THROTTLED, LevelState.RELAXING)]
+_HELD: Final = [THROTTLED, RELAXING]
 
 
 def below_of(samples: OperatorSamples, level_of: Mapping[str, str]) -> Below:
@@ -347,17 +348,6 @@ def _begun_before(here: Below, before: Callable[[int], Below]) -> Mapping[Member
 # another contract, and otherwise at its contract. A scrape covers the time since the one before.
 
 
-_CONTRACT, _STEPPING, _THROTTLED, _RELAXING = (
-    STATES.index(state.value)
-    for state in (
-        LevelState.CONTRACT,
-        LevelState.STEPPING,
-        LevelState.THROTTLED,
-        LevelState.RELAXING,
-    )
-)
-
-
 def tier_states(
     account: Account, *, start_ms: int, end_ms: int, interval_ms: int
 ) -> Sequence[TierStates]:
@@ -402,12 +392,12 @@ def _states(account: Account, tier: str, keys: Sequence[MemberKey]) -> tuple[Who
             np.isfinite(quotas) | np.isfinite(targets),
             np.isfinite(quotas) & np.isfinite(targets) & (quotas != targets),
         )
-        states = np.maximum(states, np.where(known, np.where(on_its_way, _STEPPING, _CONTRACT), -1))
+        states = np.maximum(states, np.where(known, np.where(on_its_way, STEPPING, CONTRACT), -1))
         below |= account.below.rows.get(key, below)
     level = samples.levels.get(
-        account.levels.get(tier, ""), np.full(len(nothing), _THROTTLED, np.int64)
+        account.levels.get(tier, ""), np.full(len(nothing), THROTTLED, np.int64)
     )
-    return np.where(below, np.where(level == _RELAXING, _RELAXING, _THROTTLED), states), below
+    return np.where(below, np.where(level == RELAXING, RELAXING, THROTTLED), states), below
 
 
 def _begun(times_ms: Whole, below: Flags, start_ms: int, end_ms: int) -> int:

@@ -194,6 +194,9 @@ def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, RatesByDirect
 
 MemberKey = tuple[str, str, Direction]  # tier, member, direction
 STATES: Final = tuple(state.value for state in LevelState)
+CONTRACT, STEPPING, THROTTLED, RELAXING = map(
+    STATES.index, ("Contract", "Stepping", "Throttled", "Relaxing")
+)
 _DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
 _OTHER_RHYTHM: Final = 0.75  # of an interval: two Prometheus servers scrape at different times
 
@@ -468,10 +471,6 @@ def _seconds(value: object) -> float | None:
 # write in ms. The rate that the first write replaced was in force since the trail began.
 
 
-_CONTRACT, _THROTTLED, _RELAXING = (
-    STATES.index(state.value)
-    for state in (LevelState.CONTRACT, LevelState.THROTTLED, LevelState.RELAXING)
-)
 _BACK: Final = frozenset({Reason.RELAXING})
 _HELD: Final = _BACK | {Reason.THROTTLED}
 _FOR_EVER: Final = 2**62
@@ -557,8 +556,8 @@ def _level_rows(rows: Iterable[_Rows], times: int) -> dict[str, Whole]:
         below[row.level] = below.get(row.level, np.zeros(times, bool)) | row.below
         cut[row.level] = cut.get(row.level, np.zeros(times, bool)) | (row.below & ~row.relaxing)
     return {
-        level: np.where(
-            cut[level], _THROTTLED, np.where(below[level], _RELAXING, _CONTRACT)
-        ).astype(np.int64)
+        level: np.where(cut[level], THROTTLED, np.where(below[level], RELAXING, CONTRACT)).astype(
+            np.int64
+        )
         for level in below
     }

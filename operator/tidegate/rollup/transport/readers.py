@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.errors import RetryLater, TidegateError, Unreachable
-from tidegate.rollup.samples import Selection, Transport
+from tidegate.rollup.samples import ReadRequest, Transport
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
@@ -21,15 +21,6 @@ READERS: tuple[type[HistoryReader], ...] = (
     QueryRange,
 )
 _PROBE_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A small selection and a short range that the server should have: `up` of minutes mostly."""
-
-    selection: Selection
-    start_ms: int
-    end_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +53,10 @@ def open_reader(name: str, settings: HistorySettings) -> HistoryReader:
     return {kind.name: kind for kind in READERS}[name](settings)
 
 
-def choose_reader(settings: HistorySettings, probe: Probe) -> ChosenReader:
+def choose_reader(settings: HistorySettings, probe: ReadRequest) -> ChosenReader:
     """Choose the best way that gives samples for the probe, else the best that answers properly.
+
+    The server should have the probe, a small selection and a short range: `up` of minutes mostly.
 
     A front end may take remote read and find nothing behind it, so an empty answer is believed only
     if the other ways give none either. Each way has half a minute to show what it can. Raises
@@ -79,14 +72,14 @@ def choose_reader(settings: HistorySettings, probe: Probe) -> ChosenReader:
     return replace(found, reader=open_reader(found.reader.name, settings))
 
 
-def choose_among(readers: Sequence[Transport], probe: Probe) -> ChosenReader:
+def choose_among(readers: Sequence[Transport], probe: ReadRequest) -> ChosenReader:
     """Choose among these, best first."""
     passed_over: list[PassedOver] = []
     empty: Transport | None = None
     failed: list[TidegateError] = []
     for reader in readers:
         try:
-            found = reader.read(probe.selection, probe.start_ms, probe.end_ms)
+            found = reader.read(*probe)
         except TidegateError as error:
             failed.append(error)
             passed_over.append(PassedOver(reader.name, error.message))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.rollup.fold.broker_history import START_MS, counter, series, windows
 from tidegate.rollup.fold.counters import (
     Samples,
-    bytes_by_window,
+    Whole,
     growth,
     spread,
     whole_counts,
@@ -22,6 +22,12 @@ from tidegate.rollup.fold.windows import WINDOW_MS
 WIDE = windows(24, first=-12)
 gaps_ms = st.integers(1, 900_000)
 counts = st.integers(0, 5 * 10**11)  # more within a moment is no growth
+
+
+def bytes_by_window(times_ms: Whole, counts: Whole, edges_ms: Whole) -> Whole:
+    unknown = np.full(len(times_ms), -1, np.int64)
+    grown = growth(Samples(times_ms, counts, unknown))
+    return spread(grown.times_ms, grown.amounts, edges_ms)
 
 
 def in_windows(samples: dict[float, float], count: int = 1) -> list[int]:

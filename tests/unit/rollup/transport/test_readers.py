@@ -19,14 +19,13 @@ from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import (
     READERS,
-    Probe,
     choose_among,
     choose_reader,
     open_reader,
 )
 from tidegate_logic.reasons import Reason
 
-PROBE = Probe(Selection("up"), BASE_MS, BASE_MS + 1000)
+PROBE = ReadRequest(Selection("up"), BASE_MS, BASE_MS + 1000)
 SAMPLES = [SeriesSamples({}, np.array([BASE_MS]), np.array([1.0]))]
 AWAY = Unreachable(Reason.PROMETHEUS_UNREACHABLE, "It is away.")
 UNKNOWN = NotFound(Reason.PROMETHEUS_UNREACHABLE, "There is no such API.")
