@@ -20,8 +20,6 @@ class LeaseWatch:
     """Sees whether a Lease is renewed in time as long as its own calls are answered."""
 
     TURN_SECONDS = LeaseTimes().duration_seconds - LeaseTimes().margin_seconds
-    # how long after its last question to the Lease a write may arrive, if its process does not stand still
-    UNDER_WAY_SECONDS = 1.0
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -76,20 +74,12 @@ class LeaseWatch:
         return answered
 
     def may_write(self, process: Process, policy: str) -> bool:
-        """Whether a process may write for a policy: it knows that it has the Lease, or has just had it.
-
-        What it sent before it stood still may arrive when it goes on (known limits).
-        """
-        until = max(
-            (
-                until
-                for (name, lease), until in self._held_until.items()
-                if name == process.name and _policy_of(lease) == policy
-            ),
-            default=0.0,
+        """Whether a process may send a write for a policy now: it knows that it has the Lease."""
+        return any(
+            self._world.scheduler.now <= until
+            for (name, lease), until in self._held_until.items()
+            if name == process.name and _policy_of(lease) == policy
         )
-        since = max(until, process.group.paused_until)
-        return self._world.scheduler.now <= since + self.UNDER_WAY_SECONDS
 
     def steal(self, where: str, policy: str) -> None:
         """Let a person with kubectl put another holder into the Lease."""

@@ -71,7 +71,7 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
         ("write-budget", 5, "and the write budget is"),
         ("L0", 45, "below its contract of"),
         ("claim-epoch", 18, "had taken over"),
-        ("lease", 405, "without its Lease"),
+        ("lease", 45, "without its Lease"),
         ("restored-memory", 20, "was restored"),
         ("holds", 125, "is suspended"),
         ("headroom", 231, "by raises"),
