@@ -69,8 +69,9 @@ class Board:
         self.say(f"          {self._activity}: {shown}  {end}")
 
     def say(self, line: str) -> None:
-        """Print a line."""
-        print(line, file=self._stream, flush=True)
+        """Print a line, in one piece: others print from their threads."""
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
 
 
 def recent_mean(rates: Sequence[float]) -> float:
