@@ -13,7 +13,8 @@ from time import perf_counter
 from typing import Any
 
 from bench.results import Figure
-from tidegate.kafka.brokers import MetadataResponse, topology_of
+from tidegate.kafka.brokers import topology_of
+from tidegate.kafka.protocol import metadata
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import (
@@ -47,11 +48,9 @@ _VERSION = 4
 def synthetic_answer() -> bytes:
     """A Metadata answer (v4) as one broker of a large cluster would send it: 860 kB."""
     topics = [_topic(number) for number in range(TOPICS)]
-    brokers = [
-        MetadataResponse.MetadataResponseBroker(node_id=i, host=f"broker-{i}", port=9092, rack=None)
-        for i in range(BROKERS)
-    ]
-    answer = MetadataResponse(
+    broker = metadata.MetadataResponse.MetadataResponseBroker
+    brokers = [broker(node_id=i, host=f"broker-{i}", port=9092, rack=None) for i in range(BROKERS)]
+    answer = metadata.MetadataResponse(
         throttle_time_ms=0, brokers=brokers, cluster_id="bench", controller_id=1, topics=topics
     )
     return bytes(answer.encode(version=_VERSION))
@@ -60,9 +59,10 @@ def synthetic_answer() -> bytes:
 def measure(data: bytes) -> tuple[list[float], list[float]]:
     """Milliseconds of each run from bytes to topology: of the processor, and of the clock."""
     processor, clock = [], []
+    decode = metadata.MetadataResponse.decode
     for _ in range(_RUNS):
         started = time.process_time(), time.perf_counter()
-        topology = topology_of(MetadataResponse.decode(data, version=_VERSION), read_at_seconds=0.0)
+        topology = topology_of(decode(data, version=_VERSION), read_at_seconds=0.0)
         processor.append((time.process_time() - started[0]) * 1000)
         clock.append((time.perf_counter() - started[1]) * 1000)
         if (
@@ -92,7 +92,7 @@ def metadata_figures() -> list[Figure]:
 
 
 def _topic(number: int) -> Any:
-    topic = MetadataResponse.MetadataResponseTopic
+    topic = metadata.MetadataResponse.MetadataResponseTopic
     partitions = []
     for index in range(PARTITIONS_PER_TOPIC):
         replicas = [(number + index + offset) % BROKERS for offset in range(REPLICAS)]

@@ -26,7 +26,7 @@ from lab.process import wait_until
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
-from tidegate.kafka.brokers import FindCoordinatorRequest
+from tidegate.kafka.protocol import metadata
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey
 
@@ -181,7 +181,7 @@ def kraft_reaction(
 
 def _of_the_ledger(asking: AdminClient) -> set[int]:
     """The brokers that the next transaction of the ledger needs."""
-    coordinator = asking.read(FindCoordinatorRequest(key=LEDGER_TOPIC, key_type=1))
+    coordinator = asking.read(metadata.FindCoordinatorRequest(key=LEDGER_TOPIC, key_type=1))
     (topic,) = asking.metadata([LEDGER_TOPIC]).topics
     return {coordinator.node_id, topic.partitions[0].leader_id}
 

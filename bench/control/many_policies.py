@@ -36,7 +36,7 @@ from lab.operator import operator_command
 from lab.process import Process, wait_until
 from lab.proxy import Proxy
 from lab.zookeeper import ZooKeeperLab
-from tidegate.kafka.brokers import DescribeConfigsResponse, MetadataResponse
+from tidegate.kafka.protocol import admin, metadata
 
 _NAMESPACE, _TOPIC = "bench", "bench"
 _BROKERS, _PARTITIONS, _TIERS, _MEMBERS = 10, 30, 5, 100
@@ -98,13 +98,13 @@ class MadeUpBrokers:
             port = int(server.sockets[0].getsockname()[1])
             answers[True] = _metadata(cluster_id, port)
             answers[False] = bytes(
-                DescribeConfigsResponse(throttle_time_ms=0, results=[]).encode(version=1)
+                admin.DescribeConfigsResponse(throttle_time_ms=0, results=[]).encode(version=1)
             )
             self.ports[cluster_id] = port
 
 
 def _metadata(cluster_id: str, port: int) -> bytes:
-    topic = MetadataResponse.MetadataResponseTopic
+    topic = metadata.MetadataResponse.MetadataResponseTopic
     partitions = [
         topic.MetadataResponsePartition(
             error_code=0,
@@ -116,12 +116,12 @@ def _metadata(cluster_id: str, port: int) -> bytes:
         for index in range(_PARTITIONS)
     ]
     brokers = [
-        MetadataResponse.MetadataResponseBroker(
+        metadata.MetadataResponse.MetadataResponseBroker(
             node_id=number + 1, host="127.0.0.1", port=port, rack=None
         )
         for number in range(_BROKERS)
     ]
-    answer = MetadataResponse(
+    answer = metadata.MetadataResponse(
         throttle_time_ms=0,
         brokers=brokers,
         cluster_id=cluster_id,

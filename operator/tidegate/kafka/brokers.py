@@ -11,7 +11,6 @@ import ssl
 import struct
 import threading
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -24,113 +23,18 @@ from tidegate.errors import (
     Unreachable,
     refused_certificate,
 )
+from tidegate.kafka.protocol import (
+    admin,
+    consumer,
+    for_code,
+    metadata,
+    producer,
+    sasl,
+    sasl_mechanism,
+)
 from tidegate.kafka.settings import KafkaConnection, SaslLogin
 from tidegate_logic.model import TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
-
-# kafka-python's message classes. The library is imported here only: its classes are not a stable
-# API, and its import uses a deprecated function of the standard library.
-
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.errors import for_code
-    from kafka.net.sasl import get_sasl_mechanism
-    from kafka.protocol.admin import (
-        AlterClientQuotasRequest,
-        AlterClientQuotasResponse,
-        CreateTopicsRequest,
-        CreateTopicsResponse,
-        DescribeClientQuotasRequest,
-        DescribeClientQuotasResponse,
-        DescribeConfigsRequest,
-        DescribeConfigsResponse,
-        DescribeLogDirsRequest,
-        DescribeLogDirsResponse,
-        DescribeQuorumRequest,
-        DescribeQuorumResponse,
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    )
-    from kafka.protocol.consumer import (
-        FetchRequest,
-        FetchResponse,
-        ListOffsetsRequest,
-        ListOffsetsResponse,
-    )
-    from kafka.protocol.metadata import (
-        ApiVersionsRequest,
-        ApiVersionsResponse,
-        FindCoordinatorRequest,
-        FindCoordinatorResponse,
-        MetadataRequest,
-        MetadataResponse,
-    )
-    from kafka.protocol.producer import (
-        AddPartitionsToTxnRequest,
-        AddPartitionsToTxnResponse,
-        EndTxnRequest,
-        EndTxnResponse,
-        InitProducerIdRequest,
-        InitProducerIdResponse,
-        ProduceRequest,
-        ProduceResponse,
-    )
-    from kafka.protocol.sasl import (
-        SaslAuthenticateRequest,
-        SaslAuthenticateResponse,
-        SaslHandshakeRequest,
-        SaslHandshakeResponse,
-    )
-    from kafka.record import MemoryRecords, MemoryRecordsBuilder
-
-__all__ = [
-    "AddPartitionsToTxnRequest",
-    "AddPartitionsToTxnResponse",
-    "AlterClientQuotasRequest",
-    "AlterClientQuotasResponse",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "CreateTopicsRequest",
-    "CreateTopicsResponse",
-    "DescribeClientQuotasRequest",
-    "DescribeClientQuotasResponse",
-    "DescribeConfigsRequest",
-    "DescribeConfigsResponse",
-    "DescribeLogDirsRequest",
-    "DescribeLogDirsResponse",
-    "DescribeQuorumRequest",
-    "DescribeQuorumResponse",
-    "EndTxnRequest",
-    "EndTxnResponse",
-    "FetchRequest",
-    "FetchResponse",
-    "FindCoordinatorRequest",
-    "FindCoordinatorResponse",
-    "IncrementalAlterConfigsRequest",
-    "IncrementalAlterConfigsResponse",
-    "InitProducerIdRequest",
-    "InitProducerIdResponse",
-    "ListOffsetsRequest",
-    "ListOffsetsResponse",
-    "ListPartitionReassignmentsRequest",
-    "ListPartitionReassignmentsResponse",
-    "MemoryRecords",
-    "MemoryRecordsBuilder",
-    "MetadataRequest",
-    "MetadataResponse",
-    "ProduceRequest",
-    "ProduceResponse",
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
-    "for_code",
-    "get_sasl_mechanism",
-]
-
 
 # Brokers and leaders of a Metadata answer. A partition without a certain leader is counted as
 # leaderless or refused; nothing is guessed.
@@ -223,26 +127,26 @@ CLIENT_ID = "tidegate"
 _MOST_BYTES = 256 * 1024 * 1024
 _SIZE = struct.Struct(">i")
 _SPOKEN = {
-    MetadataRequest: (MetadataResponse, 4),
-    DescribeConfigsRequest: (DescribeConfigsResponse, 1),
-    DescribeLogDirsRequest: (DescribeLogDirsResponse, 1),
-    IncrementalAlterConfigsRequest: (IncrementalAlterConfigsResponse, 0),
-    ListPartitionReassignmentsRequest: (ListPartitionReassignmentsResponse, 0),
-    SaslHandshakeRequest: (SaslHandshakeResponse, 1),
-    SaslAuthenticateRequest: (SaslAuthenticateResponse, 0),
+    metadata.MetadataRequest: (metadata.MetadataResponse, 4),
+    admin.DescribeConfigsRequest: (admin.DescribeConfigsResponse, 1),
+    admin.DescribeLogDirsRequest: (admin.DescribeLogDirsResponse, 1),
+    admin.IncrementalAlterConfigsRequest: (admin.IncrementalAlterConfigsResponse, 0),
+    admin.ListPartitionReassignmentsRequest: (admin.ListPartitionReassignmentsResponse, 0),
+    sasl.SaslHandshakeRequest: (sasl.SaslHandshakeResponse, 1),
+    sasl.SaslAuthenticateRequest: (sasl.SaslAuthenticateResponse, 0),
     # those of the quota store on the admin protocol, which brokers from 2.6 to 4.x understand
-    AddPartitionsToTxnRequest: (AddPartitionsToTxnResponse, 1),
-    AlterClientQuotasRequest: (AlterClientQuotasResponse, 0),
-    ApiVersionsRequest: (ApiVersionsResponse, 0),
-    CreateTopicsRequest: (CreateTopicsResponse, 2),
-    DescribeClientQuotasRequest: (DescribeClientQuotasResponse, 0),
-    DescribeQuorumRequest: (DescribeQuorumResponse, 0),
-    EndTxnRequest: (EndTxnResponse, 1),
-    FetchRequest: (FetchResponse, 4),
-    FindCoordinatorRequest: (FindCoordinatorResponse, 1),
-    InitProducerIdRequest: (InitProducerIdResponse, 1),
-    ListOffsetsRequest: (ListOffsetsResponse, 2),
-    ProduceRequest: (ProduceResponse, 7),
+    producer.AddPartitionsToTxnRequest: (producer.AddPartitionsToTxnResponse, 1),
+    admin.AlterClientQuotasRequest: (admin.AlterClientQuotasResponse, 0),
+    metadata.ApiVersionsRequest: (metadata.ApiVersionsResponse, 0),
+    admin.CreateTopicsRequest: (admin.CreateTopicsResponse, 2),
+    admin.DescribeClientQuotasRequest: (admin.DescribeClientQuotasResponse, 0),
+    admin.DescribeQuorumRequest: (admin.DescribeQuorumResponse, 0),
+    producer.EndTxnRequest: (producer.EndTxnResponse, 1),
+    consumer.FetchRequest: (consumer.FetchResponse, 4),
+    metadata.FindCoordinatorRequest: (metadata.FindCoordinatorResponse, 1),
+    producer.InitProducerIdRequest: (producer.InitProducerIdResponse, 1),
+    consumer.ListOffsetsRequest: (consumer.ListOffsetsResponse, 2),
+    producer.ProduceRequest: (producer.ProduceResponse, 7),
 }
 
 
@@ -349,21 +253,21 @@ class BrokerConnection:
         return left
 
     def _log_in(self, login: SaslLogin, *, is_encrypted: bool) -> None:
-        handshake = self._exchange(SaslHandshakeRequest(mechanism=login.mechanism.value))
+        handshake = self._exchange(sasl.SaslHandshakeRequest(mechanism=login.mechanism.value))
         if handshake.error_code:
             offered = ", ".join(handshake.mechanisms) or "none"
             raise Unauthorized(
                 f"Broker {self.address} does not offer login by {login.mechanism.value}; it "
                 f"offers {offered}."
             )
-        mechanism = get_sasl_mechanism(login.mechanism.value)(
+        mechanism = sasl_mechanism(login.mechanism.value)(
             sasl_mechanism=login.mechanism.value,
             sasl_plain_username=login.username,
             sasl_plain_password=login.password,
             security_protocol="SASL_SSL" if is_encrypted else "",
         )
         while not mechanism.is_done():
-            answer = self._exchange(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()))
+            answer = self._exchange(sasl.SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()))
             if answer.error_code:
                 raise Unauthorized(
                     f"Broker {self.address} refused the login as {login.username} by "
@@ -506,12 +410,12 @@ class KafkaTopology:
     def _settings_of(
         self, broker_id: int, address: tuple[str, int], names: Collection[str], deadline: float
     ) -> Mapping[str, str]:
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource = admin.DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(broker_id),
             configuration_keys=list(names),
         )
-        request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+        request = admin.DescribeConfigsRequest(resources=[resource], include_synonyms=False)
         with self._connect(*address, _CONNECT_TIMEOUT_SECONDS) as connection:
             answer = connection.ask(request, deadline - time.monotonic())
         return {
@@ -534,9 +438,9 @@ def no_answer(settings: KafkaConnection, tried: Mapping[str, str]) -> Unreachabl
     )
 
 
-def _metadata_request(topics: Collection[str]) -> MetadataRequest:
-    return MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+def _metadata_request(topics: Collection[str]) -> metadata.MetadataRequest:
+    return metadata.MetadataRequest(
+        topics=[metadata.MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
         allow_auto_topic_creation=False,
     )
 

@@ -13,14 +13,8 @@ from typing import Any
 
 from tidegate.errors import Incomplete, TidegateError, Unauthorized
 from tidegate.kafka.adminapi.client import AdminClient, Lost
-from tidegate.kafka.brokers import (
-    BrokerConnection,
-    DescribeConfigsRequest,
-    DescribeLogDirsRequest,
-    IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest,
-    for_code,
-)
+from tidegate.kafka.brokers import BrokerConnection
+from tidegate.kafka.protocol import admin, for_code
 from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.reasons import Reason
@@ -246,10 +240,10 @@ class KafkaReplication:
         for one in partitions:
             for broker in {*one.replicas} & self._addresses.keys():
                 wanted.setdefault(broker, {}).setdefault(one.topic, set()).add(one.partition)
-        kind = DescribeLogDirsRequest.DescribableLogDirTopic
+        kind = admin.DescribeLogDirsRequest.DescribableLogDirTopic
         answers = self._ask_brokers(
             {
-                broker: DescribeLogDirsRequest(
+                broker: admin.DescribeLogDirsRequest(
                     topics=[
                         kind(topic=name, partitions=sorted(numbers))
                         for name, numbers in topics.items()
@@ -330,7 +324,7 @@ _Listed = tuple[str, int, tuple[int, ...]]  # a partition that is reassigned, an
 
 
 def _list() -> Any:
-    return ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
+    return admin.ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
 
 
 def _listed(answer: Any) -> frozenset[_Listed]:
@@ -366,8 +360,8 @@ def _partitions(
 
 
 def _describe(resources: Sequence[Resource]) -> Any:
-    kind = DescribeConfigsRequest.DescribeConfigsResource
-    return DescribeConfigsRequest(
+    kind = admin.DescribeConfigsRequest.DescribeConfigsResource
+    return admin.DescribeConfigsRequest(
         resources=[
             kind(
                 resource_type=_KINDS[one.kind],
@@ -400,11 +394,11 @@ def _configs(answer: Any) -> dict[Resource, dict[str, str]]:
 
 
 def _alter(changes: Sequence[ConfigChange]) -> Any:
-    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    kind = admin.IncrementalAlterConfigsRequest.AlterConfigsResource
     by_resource: dict[Resource, list[ConfigChange]] = {}
     for one in changes:
         by_resource.setdefault(one.resource, []).append(one)
-    return IncrementalAlterConfigsRequest(
+    return admin.IncrementalAlterConfigsRequest(
         resources=[
             kind(
                 resource_type=_KINDS[resource.kind],

@@ -26,12 +26,9 @@ from tidegate.kafka.adminapi.journal import (
     record_after,
 )
 from tidegate.kafka.adminapi.log import Entry, LedgerLog
-from tidegate.kafka.brokers import (
-    AlterClientQuotasResponse,
-    DescribeClientQuotasResponse,
-)
 from tidegate.kafka.claim import claim_to_bytes
 from tidegate.kafka.ledger import record_to_bytes
+from tidegate.kafka.protocol import admin
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Default, Entity, LedgerRecord, QuotaKey, StoredQuota
@@ -68,7 +65,7 @@ DEFAULT_USER_IS_BAD = "0000000000000001002a000362616400000001000475736572ffff"
 
 
 def test_a_change_is_sent_as_brokers_read_it() -> None:
-    client = Recorded(AlterClientQuotasResponse, "0000000000000000", "0000000000000000")
+    client = Recorded(admin.AlterClientQuotasResponse, "0000000000000000", "0000000000000000")
     quotas.alter(client, {ALICE: {PRODUCE: "1048576"}}, "t")
     quotas.alter(client, {Entity(Default.DEFAULT, "c1"): {FETCH: None}}, "t")
     assert client.bodies == [
@@ -80,7 +77,7 @@ def test_a_change_is_sent_as_brokers_read_it() -> None:
 
 
 def test_one_entity_is_asked_for_exactly_and_many_by_all_there_are() -> None:
-    client = Recorded(DescribeClientQuotasResponse, ALICE_HAS_1_MIB, ALICE_HAS_1_MIB)
+    client = Recorded(admin.DescribeClientQuotasResponse, ALICE_HAS_1_MIB, ALICE_HAS_1_MIB)
     assert quotas.describe(client, [ALICE], "t") == {ALICE: {PRODUCE: "1048576"}}
     many = [ALICE, *(Entity(f"u{number}") for number in range(9))]
     assert quotas.describe(client, many, "t") == {ALICE: {PRODUCE: "1048576"}}
@@ -88,7 +85,7 @@ def test_one_entity_is_asked_for_exactly_and_many_by_all_there_are() -> None:
 
 
 def test_a_refusal_is_of_its_own_entity() -> None:
-    client = Recorded(AlterClientQuotasResponse, DEFAULT_USER_IS_BAD)
+    client = Recorded(admin.AlterClientQuotasResponse, DEFAULT_USER_IS_BAD)
     default = Entity(Default.DEFAULT)
     assert quotas.alter(client, {default: {PRODUCE: "5"}}, "t") == {default: "bad"}
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tidegate.errors import Incomplete, TidegateError, Unauthorized
-from tidegate.kafka.brokers import MetadataResponse, matching, topology_of
+from tidegate.kafka.brokers import matching, topology_of
+from tidegate.kafka.protocol import metadata
 from tidegate_logic.model import TopicLeaders
 
-Broker = MetadataResponse.MetadataResponseBroker
-Topic = MetadataResponse.MetadataResponseTopic
+Broker = metadata.MetadataResponse.MetadataResponseBroker
+Topic = metadata.MetadataResponse.MetadataResponseTopic
 Partition = Topic.MetadataResponsePartition
 
 
@@ -31,10 +32,10 @@ def topic(name: str, *partitions: tuple[int, int], error_code: int = 0) -> Any:
 def answer(*topics: Any, brokers: tuple[int, ...] = (1, 2, 3)) -> Any:
     """An answer as a broker would send it, through bytes and back."""
     made = [Broker(node_id=broker, host="b", port=9092, rack=None) for broker in brokers]
-    sent = MetadataResponse(
+    sent = metadata.MetadataResponse(
         throttle_time_ms=0, brokers=made, cluster_id="c", controller_id=1, topics=list(topics)
     )
-    return MetadataResponse.decode(sent.encode(version=4), version=4)
+    return metadata.MetadataResponse.decode(sent.encode(version=4), version=4)
 
 
 def test_leaders_are_counted_for_each_broker_and_topic() -> None:

@@ -2,6 +2,8 @@
 it away fails here, not in a cluster.
 """
 
+from types import ModuleType
+
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS, ConnectionClosedError, NoNodeError
@@ -9,7 +11,7 @@ from kazoo.protocol.serialization import Transaction
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from tidegate.kafka import brokers
+from tidegate.kafka import protocol
 from tidegate.kafka.zookeeper.multi_read import MultiRead, send_multi_read
 from tidegate.kafka.zookeeper.session import requests
 from tidegate.kafka.zookeeper.tree import AclEntry, Check, Create, CreateSequential, Delete, SetData
@@ -43,8 +45,8 @@ def test_kazoo_has_the_errors_and_the_stat_that_bulk_answers_are_read_into() -> 
 
 
 def test_kafka_python_writes_a_metadata_request_as_brokers_since_0_11_read_it() -> None:
-    topic = brokers.MetadataRequest.MetadataRequestTopic(name="orders")
-    request = brokers.MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+    topic = protocol.metadata.MetadataRequest.MetadataRequestTopic(name="orders")
+    request = protocol.metadata.MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
     request.API_VERSION = 4
     request.with_header(correlation_id=7, client_id="tidegate")
     header = b"\x00\x03" + b"\x00\x04" + b"\x00\x00\x00\x07" + b"\x00\x08tidegate"
@@ -68,7 +70,9 @@ def test_kafka_python_reads_a_metadata_answer_into_the_names_that_are_asked_for(
     answer = (
         throttle + b"\x00\x00\x00\x01" + broker + cluster + controller + b"\x00\x00\x00\x01" + topic
     )
-    read = brokers.MetadataResponse.decode(b"\x00\x00\x00\x07" + answer, version=4, header=True)
+    read = protocol.metadata.MetadataResponse.decode(
+        b"\x00\x00\x00\x07" + answer, version=4, header=True
+    )
     assert (read.header.correlation_id, read.cluster_id, read.brokers[0].node_id) == (7, "abc", 1)
     (orders,) = read.topics
     assert (orders.name, orders.error_code, orders.partitions[0].leader_id) == ("orders", 0, 1)
@@ -78,7 +82,7 @@ def test_kafka_python_reads_a_metadata_answer_into_the_names_that_are_asked_for(
 def test_kafka_python_has_the_mechanisms_of_login_and_they_begin_with_the_user(
     mechanism: str,
 ) -> None:
-    made = brokers.get_sasl_mechanism(mechanism)(
+    made = protocol.sasl_mechanism(mechanism)(
         sasl_mechanism=mechanism,
         sasl_plain_username="alice",
         sasl_plain_password="secret",
@@ -89,9 +93,16 @@ def test_kafka_python_has_the_mechanisms_of_login_and_they_begin_with_the_user(
 
 
 @pytest.mark.parametrize(
-    "name", ["DescribeConfigsRequest", "SaslHandshakeRequest", "SaslAuthenticateRequest"]
+    ("module", "name"),
+    [
+        (protocol.admin, "DescribeConfigsRequest"),
+        (protocol.sasl, "SaslHandshakeRequest"),
+        (protocol.sasl, "SaslAuthenticateRequest"),
+    ],
 )
-def test_kafka_python_still_has_the_other_requests_with_their_answers(name: str) -> None:
-    assert hasattr(brokers, name)
-    assert hasattr(brokers, name.replace("Request", "Response"))
-    assert brokers.for_code(29).__name__ == "TopicAuthorizationFailedError"
+def test_kafka_python_still_has_the_other_requests_with_their_answers(
+    module: ModuleType, name: str
+) -> None:
+    assert hasattr(module, name)
+    assert hasattr(module, name.replace("Request", "Response"))
+    assert protocol.for_code(29).__name__ == "TopicAuthorizationFailedError"

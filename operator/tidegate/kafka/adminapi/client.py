@@ -12,15 +12,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tidegate.errors import Unauthorized, Unreachable, UserActionRequired, refused_certificate
-from tidegate.kafka.brokers import (
-    ApiVersionsRequest,
-    BrokerConnection,
-    DescribeQuorumRequest,
-    MetadataRequest,
-    for_code,
-    host_and_port,
-    no_answer,
-)
+from tidegate.kafka.brokers import BrokerConnection, host_and_port, no_answer
+from tidegate.kafka.protocol import admin, for_code, metadata
 from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.reasons import Reason
@@ -94,16 +87,16 @@ class AdminClient:
         wanted = (
             None
             if topics is None
-            else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+            else [metadata.MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
         )
-        return self.read(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        return self.read(metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 
     def is_kraft(self) -> bool:
         """Whether the brokers have their metadata from a quorum.
 
         Raises UserActionRequired where they are too old for quotas by the admin protocol.
         """
-        answer = self.read(ApiVersionsRequest())
+        answer = self.read(metadata.ApiVersionsRequest())
         known = {one.api_key for one in answer.api_keys}
         if _ALTER_CLIENT_QUOTAS not in known:
             raise UserActionRequired(
@@ -119,9 +112,9 @@ class AdminClient:
 
         Empty where this login may not know them (DESCRIBE on the cluster). Raises Unreachable.
         """
-        kind = DescribeQuorumRequest.TopicData
+        kind = admin.DescribeQuorumRequest.TopicData
         answer = self.read(
-            DescribeQuorumRequest(
+            admin.DescribeQuorumRequest(
                 topics=[
                     kind(
                         topic_name=_METADATA_TOPIC,

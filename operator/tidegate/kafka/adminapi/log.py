@@ -13,25 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.errors import TidegateError, Unauthorized, UserActionRequired
+from tidegate.kafka import protocol
 from tidegate.kafka.adminapi.client import (
     AdminClient,
     Fenced,
     Lost,
     require_done,
     rights_needed,
-)
-from tidegate.kafka.brokers import (
-    AddPartitionsToTxnRequest,
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    EndTxnRequest,
-    FetchRequest,
-    FindCoordinatorRequest,
-    InitProducerIdRequest,
-    ListOffsetsRequest,
-    MemoryRecords,
-    MemoryRecordsBuilder,
-    ProduceRequest,
 )
 from tidegate.kafka.quota_store import LedgerFacts
 from tidegate_logic.reasons import Reason
@@ -230,7 +218,7 @@ class LedgerLog:
         found = self._client.read(self._coordinator_request())
         require_done(found.error_code, "find the coordinator of its transactions", self.topic)
         coordinator = (found.host, found.port)
-        request = InitProducerIdRequest(
+        request = protocol.producer.InitProducerIdRequest(
             transactional_id=self.topic, transaction_timeout_ms=_TRANSACTION_SECONDS * 1000
         )
         answer = self._client.write(request, coordinator)
@@ -238,13 +226,13 @@ class LedgerLog:
         return _Producer(answer.producer_id, answer.producer_epoch, coordinator)
 
     def _coordinator_request(self) -> Any:
-        return FindCoordinatorRequest(key=self.topic, key_type=1)
+        return protocol.metadata.FindCoordinatorRequest(key=self.topic, key_type=1)
 
     def _begin(self, producer: _Producer) -> None:
-        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
+        topic = protocol.producer.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
             name=self.topic, partitions=[_PARTITION]
         )
-        request = AddPartitionsToTxnRequest(
+        request = protocol.producer.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.topic,
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.epoch,
@@ -268,11 +256,11 @@ class LedgerLog:
         self, producer: _Producer, leader: tuple[str, int], batch: tuple[bytes, int]
     ) -> int:
         records, count = batch
-        kind = ProduceRequest.TopicProduceData
+        kind = protocol.producer.ProduceRequest.TopicProduceData
         data = kind(
             name=self.topic, partition_data=[kind.PartitionProduceData(index=0, records=records)]
         )
-        request = ProduceRequest(
+        request = protocol.producer.ProduceRequest(
             transactional_id=self.topic,
             acks=-1,
             timeout_ms=round(_PATIENCE_SECONDS * 1000),
@@ -287,7 +275,7 @@ class LedgerLog:
 
     def _end(self, producer: _Producer) -> None:
         answer = self._client.write(
-            EndTxnRequest(
+            protocol.producer.EndTxnRequest(
                 transactional_id=self.topic,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
@@ -302,9 +290,9 @@ class LedgerLog:
     def _offset(
         self, leader: tuple[str, int], which: int, isolation_level: int = _COMMITTED_ONLY
     ) -> int:
-        kind = ListOffsetsRequest.ListOffsetsTopic
+        kind = protocol.consumer.ListOffsetsRequest.ListOffsetsTopic
         asked = kind.ListOffsetsPartition(partition_index=0, timestamp=which)
-        request = ListOffsetsRequest(
+        request = protocol.consumer.ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation_level,
             topics=[kind(name=self.topic, partitions=[asked])],
@@ -328,11 +316,11 @@ class LedgerLog:
 
     def _fetched(self, leader: tuple[str, int], position: int) -> tuple[list[Entry], int]:
         """The committed records from an offset on, and the offset after them."""
-        kind = FetchRequest.FetchTopic
+        kind = protocol.consumer.FetchRequest.FetchTopic
         asked = kind.FetchPartition(
             partition=0, fetch_offset=position, partition_max_bytes=_FETCH_BYTES
         )
-        request = FetchRequest(
+        request = protocol.consumer.FetchRequest(
             replica_id=-1,
             max_wait_ms=1000,
             min_bytes=1,
@@ -346,7 +334,7 @@ class LedgerLog:
             ((one.first_offset, one.producer_id) for one in partition.aborted_transactions or ()),
             reverse=True,
         )
-        records = MemoryRecords(bytes(partition.records or b""))
+        records = protocol.MemoryRecords(bytes(partition.records or b""))
         found: list[Entry] = []
         undone: set[int] = set()
         while (batch := records.next_batch()) is not None:
@@ -363,7 +351,7 @@ class LedgerLog:
             position = max(position, batch.next_offset)
         return found, position
 
-    def _unthrottled(self, request: FetchRequest, leader: tuple[str, int]) -> Any:
+    def _unthrottled(self, request: protocol.consumer.FetchRequest, leader: tuple[str, int]) -> Any:
         """The answer to a fetch. One that a quota delays is empty: it is asked again after that."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -406,8 +394,8 @@ class LedgerLog:
     def _create(self) -> None:
         answer = self._client.metadata()
         replicas = min(_MOST_REPLICAS, len(answer.brokers))
-        config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
-        topic = CreateTopicsRequest.CreatableTopic(
+        config = protocol.admin.CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+        topic = protocol.admin.CreateTopicsRequest.CreatableTopic(
             name=self.topic,
             num_partitions=1,
             replication_factor=replicas,
@@ -416,7 +404,9 @@ class LedgerLog:
         )
         addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         (made,) = self._client.write(
-            CreateTopicsRequest(topics=[topic], timeout_ms=5000, validate_only=False),
+            protocol.admin.CreateTopicsRequest(
+                topics=[topic], timeout_ms=5000, validate_only=False
+            ),
             addresses.get(answer.controller_id),
         ).topics
         if made.error_code not in (0, _EXISTS_ALREADY):
@@ -465,13 +455,13 @@ class LedgerLog:
         )
 
     def _cleanup_policy_now(self) -> str:
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource = protocol.admin.DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE,
             resource_name=self.topic,
             configuration_keys=["cleanup.policy"],
         )
         answer = self._client.read(
-            DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+            protocol.admin.DescribeConfigsRequest(resources=[resource], include_synonyms=False)
         )
         (result,) = answer.results
         require_done(result.error_code, "describe the settings of its ledger's topic", self.topic)
@@ -497,7 +487,7 @@ def _settings(replicas: int) -> dict[str, str]:
 def _batches(records: Sequence[Record], producer: _Producer) -> Iterator[tuple[bytes, int]]:
     for start in range(0, len(records), _RECORDS_PER_BATCH):
         part = records[start : start + _RECORDS_PER_BATCH]
-        builder = MemoryRecordsBuilder(
+        builder = protocol.MemoryRecordsBuilder(
             magic=2,
             compression_type=_GZIP,
             batch_size=1 << 30,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tidegate.kafka.adminapi.client import AdminClient, Lost, is_refusal, require_done
-from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest, for_code
+from tidegate.kafka.protocol import admin, for_code
 from tidegate_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
 
 Values = Mapping[QuotaKey, str]
@@ -31,14 +31,14 @@ def describe(
         for entity in entities:
             found.update(_described(client, _exactly(entity), topic, at))
         return found
-    request = DescribeClientQuotasRequest(components=[], strict=False)
+    request = admin.DescribeClientQuotasRequest(components=[], strict=False)
     every = _described(client, request, topic, at)
     return every if entities is None else {one: every[one] for one in entities if one in every}
 
 
 def _exactly(entity: Entity) -> Any:
-    component = DescribeClientQuotasRequest.ComponentData
-    return DescribeClientQuotasRequest(
+    component = admin.DescribeClientQuotasRequest.ComponentData
+    return admin.DescribeClientQuotasRequest(
         components=[
             component(entity_type=kind, match_type=_EXACT, match=name)
             if name is not None
@@ -110,7 +110,7 @@ def has_controller(client: AdminClient, topic: str) -> bool:
 
 
 def _request(changes: Mapping[Entity, Changes], *, validate_only: bool = False) -> Any:
-    kind = AlterClientQuotasRequest.EntryData
+    kind = admin.AlterClientQuotasRequest.EntryData
     entries = [
         kind(
             entity=[
@@ -123,7 +123,7 @@ def _request(changes: Mapping[Entity, Changes], *, validate_only: bool = False) 
         )
         for entity, wanted in changes.items()
     ]
-    return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+    return admin.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
 
 
 def _halves(changes: Mapping[Entity, Changes]) -> Iterable[dict[Entity, Changes]]:

@@ -1,0 +1,17 @@
+"""kafka-python's message classes, by the modules of its `kafka.protocol`.
+
+The library is imported here only: its classes are not a stable API, and its import uses a
+deprecated function of the standard library.
+"""
+
+import warnings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.errors import for_code
+    from kafka.net.sasl import get_sasl_mechanism as sasl_mechanism
+    from kafka.protocol import admin, consumer, metadata, producer, sasl
+    from kafka.record import MemoryRecords, MemoryRecordsBuilder
+
+__all__ = ["admin", "consumer", "metadata", "producer", "sasl"]
+__all__ += ["MemoryRecords", "MemoryRecordsBuilder", "for_code", "sasl_mechanism"]
