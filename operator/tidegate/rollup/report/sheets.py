@@ -274,7 +274,7 @@ _BEGUN = Column("begin", "From", Kind.MOMENT)
 _EPISODES = Column("throttle_episodes", "Episodes", Kind.COUNT, meaning="Episodes that began in it")
 _BELOW = Column("seconds_throttled", "Below contract", Kind.SECONDS)
 _RELAXING = Column(
-    "seconds_relaxing", "Relaxing", Kind.SECONDS, meaning="On the way back to the contract"
+    "seconds_relaxing", "Relaxing", Kind.SECONDS, meaning="On the way back to the contracted rate"
 )
 _MEAN = Column("rate", "Mean", Kind.RATE)
 _BUSIEST_SHARE = Column("busiest_share", "Busiest of limit", Kind.SHARE)
@@ -296,7 +296,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
             "unattributed_amount",
             "Price of it",
             Kind.MONEY,
-            meaning="On nobody's account and in no other amount",
+            meaning="Unattributed, and in no other amount",
         ),
         _THROTTLED,
         _DEFERRED,
