@@ -14,13 +14,13 @@ from bench.results import Figure, percentile
 from tidegate.limiter import Bucket, Limiter
 from tidegate.report.svg import (
     WIDTH,
+    Markup,
     Scale,
     area,
     bar,
     horizontal_axis,
     horizontal_line,
     labelled,
-    round_ticks,
     svg_file,
     text,
     vertical_axis,
@@ -142,33 +142,33 @@ def _late_seconds() -> list[float]:
 
 
 def _draw(seen: Replay) -> None:
-    """What was asked for above what was let by, second by second, tiers upon each other."""
-    across = Scale(0, seen.seconds, 44, WIDTH - 14)
-    ticks = round_ticks(sum(PEAKS) / 1e6, count=4)
-    parts = [
-        mark
-        for tier, peak in enumerate(PEAKS)
-        for mark in (
-            bar(14 + 190 * tier, 42, 14, 10, class_=f"l{tier}"),
-            text(f"tier {tier}, peak {peak / 1e6:.0f} MB/s", 34 + 190 * tier, 52),
-        )
-    ]
-    for top, title, rows in ((84, "asked for", seen.offered), (264, "let by", seen.passed)):
-        upward = Scale(0, ticks[-1], top + 140, top)
-        edges = [[across.at(at), upward.at(0)] for at in range(seen.seconds)]
-        for tier in range(len(PEAKS)):
-            lower = [(x, y) for x, y in edges]
-            for at, edge in enumerate(edges):
-                edge[1] -= upward.begin - upward.at(rows[at][tier] / 1e6)
-            parts.append(area([(x, y) for x, y in edges], lower, class_=f"l{tier}"))
+    parts: list[Markup] = []
+    for tier, peak in enumerate(PEAKS):
         parts += [
-            text(f"{title}: MB/s", 44, top - 9, class_="faint"),
-            vertical_axis(upward, labelled(ticks), left=44, right=across.end),
-            horizontal_axis(
-                across, labelled(range(0, seen.seconds, 60)), top=top, bottom=upward.begin
-            ),
-            horizontal_line(upward.at(RATE / 1e6), 44, across.end, class_="limit"),
+            bar(14 + 170 * tier, 42, 12, 12, class_=f"l{tier}"),
+            text(f"tier {tier}, peak {peak / 1e6:.0f} MB/s", 32 + 170 * tier, 52),
         ]
-    description = "Three waves of two minutes each; dashed: the rate. Seconds from left to right."
-    title = "Three tiers behind a limiter of 100 MB/s"
-    _PICTURE.write_text(svg_file(title, description, parts, height=450), encoding="utf-8")
+    for top, title, rows in ((90, "asked for", seen.offered), (280, "let by", seen.passed)):
+        upward = Scale(0, 250, top + 150, top)
+        across = Scale(0, seen.seconds, 44, WIDTH - 20)
+        seconds = range(0, seen.seconds + 1, 60)
+        parts += [
+            text(f"{title}, MB/s", across.begin, top - 9, class_="faint"),
+            vertical_axis(upward, labelled(range(0, 251, 50)), left=across.begin, right=across.end),
+            horizontal_axis(
+                across, labelled(seconds, "{:.0f} s".format), top=top, bottom=top + 150
+            ),
+        ]
+        base = [0.0] * seen.seconds
+        for tier in range(3):
+            above = [low + row[tier] / 1e6 for low, row in zip(base, rows, strict=False)]
+            edges = (
+                [(across.at(at), upward.at(rate)) for at, rate in enumerate(each)]
+                for each in (above, base)
+            )
+            parts.append(area(*edges, class_=f"l{tier}"))
+            base = above
+        limit = upward.at(RATE / 1e6)
+        parts.append(horizontal_line(limit, across.begin, across.end, class_="limit"))
+    described = "Rates by tier, stacked, over seconds: what was asked for, and what was let by."
+    _PICTURE.write_text(svg_file("Three tiers at 100 MB/s", described, parts, height=460))
