@@ -30,6 +30,7 @@ from bench.control.ownership import deletion, two_owners
 from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
+from bench.limiter import limiter_figures
 from bench.replication.decide import replication_decide_figures
 from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
 from bench.replication.producing import producing_figures
@@ -249,6 +250,7 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "doctor-kraft": kraft_doctor_figures,
     },
     "The console": {"console": console_figures},
+    "The limiter": {"limiter": limiter_figures},
     "In a cluster": {"in-cluster": None},
     "Usage rollups": ROLLUPS,
 }

@@ -39,6 +39,8 @@ _SUFFIXES = {
     ".properties",
 }
 _SMALL_LINES = 60
+_ASIDE = re.compile("/adr/|/measurements/")  # decisions, and output that was measured once
+_FIELD = re.compile("[a-z_]+")
 _REASON = re.compile(r"[^.]*\b(?:module|file|process) of its own\b[^.]*\.", re.IGNORECASE)
 
 
@@ -132,7 +134,7 @@ def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
     places = ("README.md", "CONTRIBUTING.md", "docs", "crds", "charts", "examples")
     for path in (found for place in places for found in _files(root / place)):
         name = path.relative_to(root).as_posix()
-        if path.suffix in {".md", ".yaml", ".txt", ".tpl", ".json"} and "/adr/" not in name:
+        if path.suffix in {".md", ".yaml", ".txt", ".tpl", ".json"} and not _ASIDE.search(name):
             yield name, path.read_text(encoding="utf-8")
     for path in (found for place in PRODUCT for found in _files(root / place)):
         if path.suffix == ".py":
@@ -146,7 +148,9 @@ def _files(place: Path) -> Iterable[Path]:
 
 
 def messages_of(source: str) -> str:
-    """The texts of a Python source that its users may see: constants, docstrings not."""
+    """The texts of a Python source that its users may see: constants, but for docstrings and for
+    names of fields, which stay as they are.
+    """
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
@@ -160,6 +164,7 @@ def messages_of(source: str) -> str:
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in docstrings
+        and not _FIELD.fullmatch(node.value)
     )
 
 

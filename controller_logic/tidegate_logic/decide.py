@@ -29,7 +29,7 @@ happened. The same observation and memory always give the same decision; a decis
 were all applied is followed by one without writes, unless a step is due.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tidegate_logic.contracts.adaptive import adaptations
@@ -82,6 +82,7 @@ from tidegate_logic.reasons import Reason
 from tidegate_logic.reports import Circumstances, level_reports, report
 from tidegate_logic.throttle.nic_status import watch
 from tidegate_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
+from tidegate_logic.words import counted
 
 WARN_ABOVE_SKEW = 1.5
 _OVERLAPPING = MemberState.OVERLAPPING
@@ -247,31 +248,16 @@ def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -
 def _decide_complete(
     observation: Observation, wanted: Desired, flows: Flows, restored: Restored, memory: Memory
 ) -> tuple[Decision, Memory]:
-    policy, now_seconds = observation.policy, observation.now_seconds
-    quotas = observation.quotas or {}
+    """Everything is known: who is left alone, who is throttled, what that means for each quota, and
+    how much of it may be written now.
+    """
+    policy, quotas = observation.policy, observation.quotas or {}
     ours = our_entities(quotas, policy)
-    period_seconds = policy.write_budget_period_seconds
-    charged = budget.unexpired(
-        memory.charged, period_seconds=period_seconds, now_seconds=now_seconds
-    ) or budget.recovered(
-        [stored.ledger for stored in ours.values() if stored.ledger is not None],
-        period_seconds=period_seconds,
-        now_seconds=now_seconds,
-    )
+    memory, resynced = _resynced(policy, memory)
+    memory = replace(memory, charged=_charged(observation, ours, memory))
+    memory, contended = _contended(observation, wanted, memory)
     inherited = DefaultEntityQuotas(
         quotas, policy, lambda entity: _kept_keys(quotas[entity], wanted, memory, observation)
-    )
-    memory, resynced = _resynced(policy, memory)
-    contract_of = wanted.promise_of
-    # in mode Observe nothing is put back, and giving back is no fight: no one is left alone
-    repairs = (
-        {}
-        if policy.mode is Mode.OBSERVE or policy.deleting
-        else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
-    )
-    contended = with_causes(
-        contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds),
-        observation.strimzi,
     )
     load = throttle_pass(
         observation,
@@ -283,6 +269,7 @@ def _decide_complete(
         pace=memory.pace,
         contended=contended.keys(),
     )
+    wanted = replace(wanted, held=load.held)
     before = Before(
         contended,
         memory.removals,
@@ -291,7 +278,83 @@ def _decide_complete(
         restored,
     )
     sent = SentRates(observation, flows, restored)
-    wanted = replace(wanted, held=load.held)
+    plan = _planned(observation, wanted, ours, inherited, before, sent)
+    plan = replace(plan, notes=_of_tiers(plan.notes, memory.tier_of))
+    memory = replace(
+        memory,
+        removals=plan.removals,
+        tier_of=_tiers_of(wanted, plan, memory),
+        throttle=load.memory,
+        pace=load.pace,
+    )
+
+    def reported(unwritten: Iterable[Entity], because: Reason, load: ThrottlePass) -> Decision:
+        told = Circumstances(
+            policy, quotas, None, plan.writes, frozenset(unwritten), because, held=load.held
+        )
+        return _reported(
+            wanted, plan, told, load, contended=contended, now_seconds=observation.now_seconds
+        )
+
+    if policy.mode is Mode.OBSERVE:
+        decision = replace(
+            reported(plan.writes, Reason.OBSERVING, load),
+            would_write=tuple(budget.in_sending_order(plan.writes.values())),
+        )
+    else:
+        decision, memory = _admitted(observation, plan, load, memory, reported)
+    finished = policy.deleting and not ours
+    return replace(decision, finished_deleting=finished, resynced=resynced), memory
+
+
+def _charged(
+    observation: Observation, ours: Mapping[Entity, StoredQuota], memory: Memory
+) -> tuple[tuple[float, int], ...]:
+    """What the write budget's period has paid for; by the ledger where nothing is remembered."""
+    period_seconds = observation.policy.write_budget_period_seconds
+    return budget.unexpired(
+        memory.charged, period_seconds=period_seconds, now_seconds=observation.now_seconds
+    ) or budget.recovered(
+        [stored.ledger for stored in ours.values() if stored.ledger is not None],
+        period_seconds=period_seconds,
+        now_seconds=observation.now_seconds,
+    )
+
+
+def _contended(
+    observation: Observation, wanted: Desired, memory: Memory
+) -> tuple[Memory, Mapping[Entity, Contention]]:
+    """Who is left alone because another writer keeps changing the quota.
+
+    In mode Observe nothing is put back, and restoring is no fight: no one is left alone.
+    """
+    policy, quotas = observation.policy, observation.quotas or {}
+    repairs = (
+        {}
+        if policy.mode is Mode.OBSERVE or policy.deleting
+        else contention.review(
+            memory.repairs, wanted.promise_of, quotas, now_seconds=observation.now_seconds
+        )
+    )
+    left_alone = contention.left_alone(
+        repairs, wanted.promise_of, quotas, now_seconds=observation.now_seconds
+    )
+    return replace(memory, repairs=repairs), with_causes(left_alone, observation.strimzi)
+
+
+def _planned(
+    observation: Observation,
+    wanted: Desired,
+    ours: Mapping[Entity, StoredQuota],
+    inherited: DefaultEntityQuotas,
+    before: Before,
+    sent: SentRates,
+) -> Plan:
+    policy, quotas, now_seconds = (
+        observation.policy,
+        observation.quotas or {},
+        observation.now_seconds,
+    )
     if policy.deleting:
         plan = deletion_plan(
             ours,
@@ -313,52 +376,36 @@ def _decide_complete(
             now_seconds=now_seconds,
             sent=sent,
         )
-    plan = as_stored(plan, restored)
-    plan = replace(plan, notes=_of_tiers(plan.notes, memory.tier_of))
-    remembered = replace(
-        memory,
-        charged=charged,
-        repairs=repairs,
-        removals=plan.removals,
-        tier_of=_tiers_of(wanted, plan, memory),
-        throttle=load.memory,
-        pace=load.pace,
-    )
-    circumstances = Circumstances(policy, quotas, None, plan.writes, held=load.held)
-    if policy.mode is Mode.OBSERVE:
-        writes = tuple(budget.in_sending_order(plan.writes.values()))
-        unwritten = replace(
-            circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING
-        )
-        observed = _reported(
-            wanted, plan, unwritten, load, contended=contended, now_seconds=now_seconds
-        )
-        return replace(observed, would_write=writes, resynced=resynced), remembered
+    return as_stored(plan, before.restored)
+
+
+def _admitted(
+    observation: Observation,
+    plan: Plan,
+    load: ThrottlePass,
+    memory: Memory,
+    reported: Callable[[Iterable[Entity], Reason, ThrottlePass], Decision],
+) -> tuple[Decision, Memory]:
+    """What the write budget and the distance of notifications let through; the rest is deferred."""
+    policy, now_seconds = observation.policy, observation.now_seconds
     notifications, notified = budget.due_notifications(
         plan.notifications, memory.notified, now_seconds=now_seconds
     )
-    remembered = replace(remembered, notified=notified)
     admission = budget.admit(
         (*plan.writes.values(), *notifications),
-        charged,
+        memory.charged,
         policy.write_budget_changes,
-        period_seconds=period_seconds,
+        period_seconds=policy.write_budget_period_seconds,
         now_seconds=now_seconds,
     )
     deferred = frozenset(write.entity for write in admission.deferred)
     load = load.without(deferred)
-    circumstances = replace(circumstances, unwritten=deferred)
-    decision = _reported(
-        wanted, plan, circumstances, load, contended=contended, now_seconds=now_seconds
-    )
     decision = replace(
-        decision,
+        reported(deferred, Reason.WRITE_BUDGET_SPENT, load),
         writes=admission.writes,
         unnotified=len(plan.notifications),
-        finished_deleting=policy.deleting and not ours,
-        resynced=resynced,
     )
-    return _with_deferred(decision, admission), replace(remembered, pace=load.pace)
+    return _with_deferred(decision, admission), replace(memory, notified=notified, pace=load.pace)
 
 
 def _kept_keys(
@@ -550,10 +597,10 @@ def _leave_everything(
     decision = _held(observation, wanted, holds)
     if left == 0:
         return replace(decision, finished_deleting=True)
-    count = "an unknown number of" if left is None else str(left)
+    stay = "an unknown number of quotas" if left is None else counted(left, "quota")
     message = (
-        f"policy {policy.key} is deleted while {why}: {count} quotas of it stay in Kafka; "
-        f"`tidegate restore` gives them back"
+        f"policy {policy.key} was deleted while {why} and leaves {stay} in Kafka; `tidegate "
+        f"restore` restores what was there before"
     )
     return replace(
         decision, notes=(Note(Reason.RESTORE_INCOMPLETE, message),), finished_deleting=True

@@ -95,3 +95,8 @@ def elapsed_words(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def counted(number: int, what: str) -> str:
+    """`1 quota`, `12 quotas`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

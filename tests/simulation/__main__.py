@@ -42,7 +42,7 @@ def main() -> int:
                 print(f"seed {outcome.plan.seed}: {outcome.violations[0]}", flush=True)
                 if not chosen.go_on:
                     break
-    if failed and not chosen.go_on:
+    if failed and not chosen.go_on and not chosen.brief:
         _prepare(chosen.without)  # only now: those who play are copies, and nothing is edited twice
         _one_day(failed[0])
     print(
@@ -59,6 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="how many processes play")
     parser.add_argument("--without", choices=["", *FIXES], default="", help="the fix to take out")
     parser.add_argument("--digests", action="store_true", help="print what stands for each day")
+    parser.add_argument("--brief", action="store_true", help="name a day that fails, and no more")
     parser.add_argument("--go-on", action="store_true", help="play all, whichever fail")
     return parser.parse_args()
 

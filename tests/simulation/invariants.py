@@ -224,9 +224,19 @@ class Invariants:
     # --- at each transaction ------------------------------------------------------------------------
 
     def committed(
-        self, kafka: Kafka, process: Process, writer: str, before: Nodes, after: Nodes
+        self,
+        kafka: Kafka,
+        process: Process,
+        writer: str,
+        before: Nodes,
+        after: Nodes,
+        *,
+        has_lease: bool,
     ) -> None:
-        """Judge one transaction of the operator by the znodes before and after it."""
+        """Judge one transaction of the operator by the znodes before and after it.
+
+        `has_lease`: its process knew that it had the Lease when it was sent.
+        """
         changed = [
             path for path in before.keys() | after.keys() if before.get(path) is not after.get(path)
         ]
@@ -250,6 +260,8 @@ class Invariants:
             del self._owner[kafka.name]
         # records that are written back after an answer come before the claim
         is_rebuilt = CLAIM not in before and kafka.name in self.rules.answered
+        if users and not has_lease:
+            self._world.violated(f"{process.name} wrote quotas of {kafka.name} without its Lease")
         if users or (has_ledger and not is_rebuilt):
             self._judge_owner(kafka, process, writer, before)
         if CLAIM in before and CLAIM not in after:

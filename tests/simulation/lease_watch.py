@@ -1,4 +1,6 @@
-"""Watches from outside whether Leases are renewed in time, and lets people meddle with them."""
+"""Watches from outside whether Leases are renewed in time and who may write by them, and lets people
+meddle with them.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,7 @@ class LeaseWatch:
     def __init__(self, world: World) -> None:
         self._world = world
         self._renewed_at: dict[tuple[str, str], float] = {}
+        self._held_until: dict[tuple[str, str], float] = {}  # as the process knows
         self._disturbed_at: dict[tuple[str, str], float] = {}
         self._slow: dict[tuple[str, str], tuple[float, float]] = {}
         self._policies = {plan.name for plan in world.plan.policies}
@@ -51,7 +54,11 @@ class LeaseWatch:
                 return
             if not isinstance(answer, LeaseRecord) or answer.holder != process.name:
                 self._renewed_at.pop(key, None)  # it was given back
+                self._held_until[key] = min(
+                    self._held_until.get(key, 0.0), self._world.scheduler.now
+                )
                 return
+            self._held_until[key] = sent_at + LeaseTimes().duration_seconds
             if _policy_of(lease) not in self._policies:
                 return
             last = self._renewed_at.get(key)
@@ -65,6 +72,14 @@ class LeaseWatch:
             )
 
         return answered
+
+    def may_write(self, process: Process, policy: str) -> bool:
+        """Whether a process may send a write for a policy now: it knows that it has the Lease."""
+        return any(
+            self._world.scheduler.now <= until
+            for (name, lease), until in self._held_until.items()
+            if name == process.name and _policy_of(lease) == policy
+        )
 
     def steal(self, where: str, policy: str) -> None:
         """Let a person with kubectl put another holder into the Lease."""

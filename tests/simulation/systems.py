@@ -341,13 +341,20 @@ class Session:
     def commit(self, operations: Sequence[Operation]) -> None:
         writer = self._link.world.scheduler.current.name
         operations = self._process.as_written(operations)
+        # what is on its way may arrive late (known limits), so it counts as it was sent
+        has_lease = self._link.world.leases.may_write(self._process, writer.rpartition("/")[2])
 
         def effect() -> None:
             self._link.world.meddle(self._kafka, "before a commit", _users(operations))
             before = self._kafka.tree._nodes
             self._kafka.tree.commit(operations)
             self._link.world.invariants.committed(
-                self._kafka, self._process, writer, before, self._kafka.tree._nodes
+                self._kafka,
+                self._process,
+                writer,
+                before,
+                self._kafka.tree._nodes,
+                has_lease=has_lease,
             )
 
         self._link.world.let_another_take_over(self._process, _users(operations))

@@ -258,6 +258,15 @@ def claim_epoch() -> None:
     )
 
 
+def lease_held() -> None:
+    """Undoes the Lease's question before writes (control/manager.py): who once had it writes on."""
+    _edit(
+        manager.Manager._make_controller,
+        "may_write=lambda: lease.remaining_seconds() >= _BATCH_SECONDS",
+        "may_write=lambda: True",
+    )
+
+
 def l0() -> None:
     """Undoes all that keeps L0 from being throttled: it is an L1 with a fifth of its contract."""
     _edit(
@@ -315,6 +324,7 @@ FIXES: dict[str, Callable[[], None]] = {
     "stale-samples": stale_samples,
     "holds": holds,
     "claim-epoch": claim_epoch,
+    "lease": lease_held,
     "L0": l0,
     "headroom": headroom,
 }

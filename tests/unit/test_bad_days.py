@@ -71,6 +71,12 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
         ("write-budget", 5, "and the write budget is"),
         ("L0", 45, "below its contract of"),
         ("claim-epoch", 18, "had taken over"),
+        ("lease", 45, "without its Lease"),
+        ("restored-memory", 20, "was restored"),
+        ("holds", 125, "is suspended"),
+        ("headroom", 231, "by raises"),
+        ("mute-throttle", 175, "s are allowed"),
+        ("stale-nic", 258, "samples"),
         ("A11-window", 42, "and no one confirmed it"),
     ],
 )
@@ -78,7 +84,7 @@ def test_a_protection_that_is_taken_out_is_missed(
     protection: str, seed: int, violation: str
 ) -> None:
     """`seed` is little before the first day that misses it, which changes with what days hold."""
-    run = simulate("--seed", str(seed), "--seeds", "150", "--without", protection)
+    run = simulate("--seed", str(seed), "--seeds", "150", "--brief", "--without", protection)
     assert run.returncode == 1
     assert violation in run.stdout
 

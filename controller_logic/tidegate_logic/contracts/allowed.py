@@ -142,7 +142,7 @@ def _refusal(policy: Policy, namespace: str, entity: Entity, allowed: _Allowed) 
     return (
         f"spec.allowedEntities of policy {policy.key} does not allow {entity}: {what} that tiers "
         f"of namespace {namespace} may name are {may}{more}. This member changes nothing, and a "
-        "quota that it had from Tidegate is that of a removed member: given back, or held until "
+        "quota that it had from Tidegate is that of a removed member: restored, or held until "
         "that is confirmed (removal.maxPercent)"
     )
 

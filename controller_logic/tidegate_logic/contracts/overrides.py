@@ -111,7 +111,7 @@ class _OverrideApplication:
         ):
             problem = _problem(override, member)
             if winner is not None:
-                problem = Reason.OVERRULED, f"override {winner.key} goes before this one"
+                problem = Reason.OVERRULED, f"override {winner.key} takes precedence over this one"
             if problem is not None:
                 self._not_applicable.setdefault(override.key, []).append(
                     NotApplicable(tier.key, member.name, *problem)

@@ -348,12 +348,12 @@ _WHY = {
     Reason.CONTRACT_CHANGED: "the contract was changed",
     Reason.LEADERS_MOVED: "partition leaders moved",
     Reason.ADAPTED: "measured rates ask for it, so that their total is the contract",
-    Reason.CONTRACT: "last step to the contract",
+    Reason.CONTRACT: "last step to the contracted rate",
     Reason.REPAIRED: "another writer changed it",
     Reason.THROTTLED: "throttled because a broker is over its limit",
     Reason.RELAXING: "raised into measured headroom",
-    Reason.RELEASED: "back at the contract",
-    Reason.GIVEN_BACK: "given back as it was before Tidegate",
+    Reason.RELEASED: "back at the contracted rate",
+    Reason.GIVEN_BACK: "restored to what it was before Tidegate",
 }
 
 

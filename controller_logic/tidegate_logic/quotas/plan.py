@@ -347,7 +347,7 @@ def _refusal_words(reason: Reason, stored: StoredQuota | None) -> str:
     )
     return (
         f"the ledger shows it as managed by policy {owner}; it is left alone until that policy "
-        "gives it back"
+        "restores it"
     )
 
 
@@ -416,7 +416,7 @@ def judge(
             memory=RemovalMemory(rest, {}, _quotas_of(leaving), token),
             note=Note(
                 Reason.GIVEN_BACK,
-                f"{len(new)} quotas are given back, as the annotation {CONFIRM_REMOVAL}={token} "
+                f"{len(new)} quotas are restored, as the annotation {CONFIRM_REMOVAL}={token} "
                 f"confirms. It is good once: what is removed later needs another",
             ),
         )
@@ -545,7 +545,7 @@ def _held_note(policy: Policy, token: str, count: int, *, lately: int, most: int
     before = f", after {lately} in the last quarter of an hour" if lately else ""
     other = policy.confirmed_removal[:_SHOWN_CHARACTERS]
     message = (
-        f"{count} of {most} managed quotas would be given back{before}, more than "
+        f"{count} of {most} managed quotas would be restored{before}, more than "
         f"removal.maxPercent ({policy.max_removal_percent} %) allows; none of the {count} is, all "
         f"others follow their contracts. If this is meant, confirm these {count}, once: {command}"
     )

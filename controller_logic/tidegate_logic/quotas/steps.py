@@ -227,7 +227,7 @@ def give_back(standing: KeyState, rules: KeyRules) -> KeyStep:
     """
     entry = standing.entry
     if entry is None:
-        raise ValueError(f"{standing.key} is not in the ledger, so there is nothing to give back")
+        raise ValueError(f"{standing.key} is not in the ledger, so there is nothing to restore")
     if standing.disturbed or standing.seen == entry.before:
         others = standing.seen != entry.before
         return KeyStep(

@@ -194,7 +194,11 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
 
 def _replication_words(bytes_per_second: float) -> str:
     """What replication gives, where it gives anything."""
-    return f"replication gives way by {rate_words(bytes_per_second)}, " if bytes_per_second else ""
+    return (
+        f"replication is slowed down by {rate_words(bytes_per_second)}, "
+        if bytes_per_second
+        else ""
+    )
 
 
 def _of_contended(scene: DirectionSnapshot, rates: Iterable[ManagedRate]) -> Iterator[Finding]:

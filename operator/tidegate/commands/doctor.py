@@ -22,7 +22,6 @@ from tidegate.commands.findings import (
     Finding,
     State,
     clock_finding,
-    counted,
     finding_document,
     ok,
     problem,
@@ -48,6 +47,7 @@ from tidegate_logic.quotas.strimzi import (
     removal_words,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import counted
 
 
 @takes_policy_and_cluster

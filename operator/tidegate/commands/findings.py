@@ -10,6 +10,7 @@ from enum import StrEnum
 from tidegate.commands.output import Document, Page
 from tidegate.prometheus.nics import FUTURE_SECONDS
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import counted
 
 QUOTAS_STAY = "Every quota stays as it is until then."
 
@@ -72,11 +73,6 @@ def broker_words(brokers: Collection[int]) -> str:
     shown = ", ".join(str(one) for one in sorted(brokers)[:10])
     more = f" and {len(brokers) - 10} more" if len(brokers) > 10 else ""
     return f"broker{'s' if len(brokers) > 1 else ''} {shown}{more}"
-
-
-def counted(count: int, word: str) -> str:
-    """`1 problem`, `2 problems`."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def clock_finding(

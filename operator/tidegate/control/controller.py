@@ -1,7 +1,17 @@
-"""Runs the passes of one policy, from cached resources to the report, and its release.
+"""Runs the passes of one policy, from cached objects to the report, and its release.
 
-It waits for nothing: the loop in `manager.py` decides when a pass runs, and the queue in
-`report/reporter.py` delivers the report while the next pass may run already.
+A pass: read what the objects say (`declare`), take readings and rollups as they are known, connect,
+observe, decide, take the claim, have the status remember the ledger, write, read again
+(`reconcile.py`), post the report. Three things are beside it, so that a pass never waits for them:
+Prometheus is read in a thread (`metrics_watch.py`), reports are delivered by a queue
+(`report/reporter.py`), and rollups are looked at in a thread (`rollups.py`).
+
+Everything that is remembered here may be lost: a new process, or another replica, begins with
+`_first_pass` and finds what it needs in the ledger, the claim and the status. So whatever a pass
+must not forget is written there before it acts, and what is kept here only saves work or Events.
+
+A pass that fails has changed nothing beyond what its result says, and the next one starts from what
+the store has. When a pass runs is not decided here: see `ControlLoop` in `manager.py`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from tidegate.control.leftovers import Suspect, left_words, suspects_of
-from tidegate.control.report.conditions import counted, listed
+from tidegate.control.report.conditions import listed
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.observe.observation import LedgerLook, LedgerLoss
@@ -32,6 +32,7 @@ from tidegate_logic.model import (
     StrimziUsers,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import counted
 
 # a broker that has just started knows no topics, and a ZooKeeper server may lag behind
 CONFIRMED_AFTER_SECONDS = 10.0

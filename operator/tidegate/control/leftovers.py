@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from tidegate.control.report.conditions import counted
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     Default,
@@ -18,6 +17,7 @@ from tidegate_logic.model import (
     StrimziUsers,
 )
 from tidegate_logic.quotas.strimzi import declaring
+from tidegate_logic.words import counted
 
 _EVENT_BYTES = 1000
 _MOST_EVENTS = 20

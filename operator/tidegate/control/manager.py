@@ -1,7 +1,21 @@
 """Runs a loop for each policy whose Lease this replica holds.
 
-Two threads: one has Leases renewed, beside each other, so that a call that hangs makes no other
-late. The other keeps the lists of resources fresh, and starts and stops loops.
+Why a loop for each policy, and not kopf's handlers: what a pass decides depends on all objects of a
+policy at once (tiers share brokers), on leaders and on load, and most passes are caused by none of
+these objects. kopf keeps the cache current; a change only wakes the loop of its policy.
+
+Why a thread for each loop: a pass waits for Kafka, Prometheus and Kubernetes, each of which may
+hang. One policy's hanging brokers must not delay another's cut.
+
+Why a Lease for each policy, and not one for the operator: replicas share the policies, and when one
+dies, each of its policies has a successor that has already read what the first pass needs
+(`prepare`). A loop starts when its Lease is acquired and is asked to stop when it is lost; what is
+on its way then asks the Lease once more before it is sent (`may_write`).
+
+Why two threads here: the first has Leases renewed, beside each other, so that a call that hangs
+delays no other; a Lease that is renewed late is a policy that changes hands for nothing. The second
+keeps the lists of objects fresh, and starts and stops loops. The order at the end of the process
+is: loops first, Leases after, so that a successor never meets a writer.
 """
 
 import threading

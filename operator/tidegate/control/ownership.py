@@ -12,7 +12,7 @@ import structlog
 
 from tidegate.control.ledger_watch import remembered_of
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import counted, listed
+from tidegate.control.report.conditions import listed
 from tidegate.errors import NotFound, RetryLater
 from tidegate.kafka.quota_store import (
     REPLACE_CLAIM,
@@ -32,6 +32,7 @@ from tidegate.observe.observation import LedgerLoss, ObservationResult
 from tidegate_logic.model import Mode, StoredQuota
 from tidegate_logic.quota_values import number_of
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import counted
 
 log = structlog.get_logger(__name__)
 
@@ -281,7 +282,7 @@ class Deletion:
         throttles = _throttles_left(result)
         if left == [] and throttles:
             return (
-                f"Every quota was given back.{throttles} There was no progress for "
+                f"Every quota was restored.{throttles} There was no progress for "
                 f"{self._deadline_seconds:.0f} s, so the policy is released and they stay. When "
                 "the brokers are back, make a policy of this name again and delete it"
             )
@@ -291,10 +292,10 @@ class Deletion:
             else f" because {result.decision.holds[0].message}."
         )
         return (
-            f"{what} could not be given back: there was no progress for "
+            f"{what} could not be restored: there was no progress for "
             f"{self._deadline_seconds:.0f} s. The policy is released and they stay as they are."
             f"{why}{throttles} The ledger still has the quotas from before: "
-            f"`tidegate restore {address}` gives it back"
+            f"`tidegate restore {address}` restores them"
         )
 
 

@@ -168,9 +168,7 @@ class Sharing:
             try:
                 self._kubernetes.replace_lease(replace(self._seen[ordinal][0], holder=""))
             except TidegateError as error:
-                log.warning(
-                    "Ordinal could not be given back; it ends by itself", error=error.message
-                )
+                log.warning("Ordinal could not be released; its Lease expires", error=error.message)
 
     def acquire_delay_seconds(self, policy_key: str, lapsed_holder: str) -> float:
         """How long to leave a free Lease to others of a better rank for the policy.

@@ -177,7 +177,7 @@ def _require_claim_of(owner: Claim, now: Claim | None) -> None:
     if owner.epoch and (now is None or now.epoch != owner.epoch):
         raise Conflict(
             f"The claim of policy {owner.policy_key} on this Kafka cluster was released, or taken "
-            "anew, since this pass began; nothing is written before the next one."
+            "again, since this pass began; nothing is written before the next one."
         )
 
 

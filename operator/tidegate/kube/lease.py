@@ -242,7 +242,7 @@ class SharedLease:
             return present is not None and present.holder == self._identity and part_with(present)
         except TidegateError as error:
             _log.warning(
-                "Lease could not be given back; it ends by itself",
+                "Lease could not be released; it expires",
                 lease=str(self._address),
                 error=error.message,
             )

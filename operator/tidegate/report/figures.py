@@ -80,7 +80,7 @@ _Amount = Annotated[Money | None, _AMOUNT]
 _CONTRACT = Column("Contract", "On each broker", absent="unlimited")
 _EPISODES = Column("Episodes", "Episodes that began in it")
 _BELOW = Column("Below contract")
-_RELAXING = Column("Relaxing", "On the way back to the contract")
+_RELAXING = Column("Relaxing", "On the way back to the contracted rate")
 _Mean = Annotated[Rate, Column("Mean")]
 _BUSIEST_SHARE = Column("Busiest of limit")
 
@@ -225,7 +225,7 @@ class Total:
     ]
     unattributed_bytes: _Unattributed
     unattributed_amount: Annotated[
-        Money | None, Column("Price of it", "On nobody's account and in no other amount")
+        Money | None, Column("Price of it", "Unattributed, and in no other amount")
     ]
     throttled_seconds: _Throttled
     deferred_bytes: _Deferred

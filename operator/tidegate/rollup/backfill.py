@@ -112,7 +112,7 @@ class Backfill:
         if more:
             self.warn(
                 f"Of {hours_words(more)} Prometheus has more samples now than when they were "
-                f"published. `--again` computes them anew."
+                f"published. `--again` computes them again."
             )
         spans = [Span(*each) for each in in_runs(hours)]
         if not hours:

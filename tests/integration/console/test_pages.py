@@ -389,7 +389,7 @@ def test_in_and_out_by_keyboard(shown: Shown, reviews: Reviews, browser: Browser
         if page.evaluate("document.activeElement.innerText") == "Log out":
             break
     page.keyboard.press("Enter")
-    page.wait_for_url(f"{shown.address}/login")
+    expect(page).to_have_url(f"{shown.address}/login")
     assert context.cookies() == []
     context.close()
 

@@ -3,6 +3,7 @@
 The user is one of a namespace, outside of which the files belong to whoever runs the test.
 """
 
+import random
 import urllib.request
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from tests.integration.operator.operator_process import OperatorProcess
 
 pytestmark = pytest.mark.integration
 
+# a platform gives each namespace ten thousand ids of its own
+A_USER = random.randrange(1_000_000_000, 2_000_000_000)
 AS_ANY_USER = (
-    *("unshare", "--user", "--map-user=1000650000", "--map-group=0"),
+    *("unshare", "--user", f"--map-user={A_USER}", "--map-group=0"),
     *("env", "-u", "USER", "-u", "LOGNAME", "-u", "LNAME", "-u", "USERNAME", "-u", "HOME"),
 )
 

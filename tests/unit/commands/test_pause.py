@@ -16,7 +16,7 @@ from tidegate_logic.quotas import plan
 from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
 
 HELD = (
-    "40 of 100 managed quotas would be given back, more than removal.maxPercent (20 %) allows; "
+    "40 of 100 managed quotas would be restored, more than removal.maxPercent (20 %) allows; "
     "none of the 40 is, all others follow their contracts. If this is meant, confirm these 40, "
     f"once: kubectl annotate bbp orders -n streaming {CONFIRM_REMOVAL}=40-1f2e3d --overwrite (its "
     "value now, 3-aaaa, does not confirm this removal)"

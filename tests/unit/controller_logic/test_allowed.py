@@ -78,7 +78,7 @@ def test_a_member_outside_of_the_list_is_refused_by_name_and_the_others_are_serv
     assert refused.message == (
         "spec.allowedEntities of policy streaming/main does not allow user=bob: users that "
         "tiers of namespace streaming may name are alice, orders-*. This member changes nothing, "
-        "and a quota that it had from Tidegate is that of a removed member: given back, or held "
+        "and a quota that it had from Tidegate is that of a removed member: restored, or held "
         "until that is confirmed (removal.maxPercent)"
     )
     assert [(note.reason, note.entity) for note in decision.notes] == [

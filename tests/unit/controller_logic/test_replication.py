@@ -1,6 +1,5 @@
 """What replication may use of every NIC, which throttles that takes, and how they go again."""
 
-import time
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -522,7 +521,10 @@ def test_replication_below_l3_is_reducible_down_to_its_floor() -> None:
 
 
 @pytest.mark.parametrize("priority", [Priority.BELOW_L3, Priority.L1])
-def test_200_partitions_on_50_brokers_are_decided_within_20_ms(priority: Priority) -> None:
+def test_200_partitions_on_50_brokers_leave_to_levels_what_they_may_not_take(
+    priority: Priority,
+) -> None:
+    """How long that takes is bounded by `python -m bench replication-decide`."""
     random = Random(7)
     flows = [tuple(random.sample(range(1, 51), 2)) for _ in range(200)]
     terms = replace(FOLLOW, priority=priority)
@@ -530,15 +532,9 @@ def test_200_partitions_on_50_brokers_are_decided_within_20_ms(priority: Priorit
     for broker in cluster.brokers:
         cluster.others[Side(broker, egress_of(broker).direction)] = random.random() * 90 * MB
     cluster.play(30)
-    observed, memory = cluster.input(), cluster.memory
-    taken = []
-    for _ in range(15):
-        start = time.process_time()
-        decision, _ = decide_replication(observed, memory)
-        taken.append(time.process_time() - start)
+    decision, _ = decide_replication(cluster.input(), cluster.memory)
     has_levels = any(one.leaves for one in decision.beside.values())
     assert has_levels is (priority is Priority.L1)
-    assert min(taken) < 0.020
 
 
 def test_a_broker_is_written_at_most_once_in_15_seconds_however_the_load_swings() -> None:

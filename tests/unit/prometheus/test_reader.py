@@ -355,7 +355,9 @@ def many(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ManyBrokers, Prometh
     with serving(world.respond) as server:
         reader = PrometheusReader(
             MetricsSettings(
-                PrometheusServer(server.url, answer_limit_bytes=2000),
+                PrometheusServer(
+                    server.url, question_timeout_seconds=10.0, answer_limit_bytes=2000
+                ),
                 Preset.CUSTOM,
                 Queries(egress="sent", fetch_rate="fetched"),
             ),

@@ -145,9 +145,10 @@ def test_words_count_whole_in_any_case_and_across_lines() -> None:
     )
 
 
-def test_messages_are_every_text_but_docstrings() -> None:
-    source = '"""Told."""\ndef f():\n    """Told."""\n    return f"seen {1} times" + "plain"\n'
-    assert house.messages_of(source).split("\n") == ["plain", "seen ", " times"]
+def test_messages_are_every_text_but_docstrings_and_names_of_fields() -> None:
+    source = '"""Told."""\ndef f():\n    """Told."""\n    return f"seen {1} times" + "Plain"\n'
+    source += 'FIELD = "told_seconds"\n'
+    assert house.messages_of(source).split("\n") == ["Plain", "seen ", " times"]
 
 
 def test_documents_manifests_and_messages_are_read_and_decisions_are_not() -> None:

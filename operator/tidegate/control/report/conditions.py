@@ -21,7 +21,7 @@ from tidegate_logic.quotas.contention import resync_command
 from tidegate_logic.reasons import STALLED, Reason
 from tidegate_logic.rollup_schedule import Due, Window
 from tidegate_logic.throttle.nic_status import NicStatus, Pressure
-from tidegate_logic.words import rfc3339_ms
+from tidegate_logic.words import counted, rfc3339_ms
 
 MAX_MESSAGE_LENGTH = 1024
 SHOWN = 5  # of a list of things that may be long
@@ -73,11 +73,6 @@ def listed(texts: Sequence[str], *, of: int | None = None) -> str:
     total = len(texts) if of is None else of
     shown = "; ".join(text.rstrip(".") for text in texts[:SHOWN])
     return shown if total <= SHOWN else f"{shown}; and {total - SHOWN} more"
-
-
-def counted(number: int, what: str) -> str:
-    """`1 quota`, `12 quotas`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # --- MetricsFresh: whether the load of every live broker is known, and if not, why ----------------
@@ -192,7 +187,7 @@ def throttling(result: PassResult, because: Mapping[str, str], *, measured: bool
             "Throttling",
             Truth.UNKNOWN,
             decision.holds[0].reason,
-            "Not decided now: nothing is throttled further or given back",
+            "Not decided now: nothing is throttled further or raised",
         )
     below = [one for one in decision.levels if one.below_contract]
     unmeasured = _unmeasured_words(result)
@@ -222,8 +217,8 @@ def throttling(result: PassResult, because: Mapping[str, str], *, measured: bool
     if exhausted:
         reason = Reason.QUOTA_EXHAUSTED
         text = (
-            f"{text}. Every tier below L0 gives what it can, and {exhausted} is still over its "
-            f"limit"
+            f"{text}. Every tier below L0 is throttled as far as allowed, and {exhausted} is still "
+            f"over its limit"
         )
     return Verdict("Throttling", Truth.TRUE, reason, shortened(sentence(text)))
 
@@ -242,9 +237,9 @@ def _unmeasured_words(result: PassResult) -> str:
 
 def _level_words(one: LevelReport, because: str) -> str:
     what = (
-        "on the way back to the contract"
+        "on the way back to its contracts"
         if one.state is LevelState.RELAXING
-        else "below the contract"
+        else "below its contracts"
     )
     return (
         f"{one.level.value} {what} ({one.below_contract} of "
@@ -264,7 +259,7 @@ def _no_one(decision: Decision, *, measured: bool) -> Verdict:
     helpless = _brokers_with(decision, Reason.QUOTA_CANNOT_HELP)
     if helpless:
         why = (
-            "what no tier below L0 could give back (replication that is not throttled, L0, clients "
+            "what no throttle could relieve (replication that is not throttled, L0, clients "
             "without a tier, other programs); nothing is cut for it"
         )
         return Verdict(
@@ -517,7 +512,7 @@ def _ready(result: PassResult, unreadable: Collection[str]) -> Verdict:
     leaving = len(decision.leaving.keys() - {member.entity for member in decision.members})
     at_contract = (
         f"{max(0, decision.in_sync - below - leaving)} of "
-        f"{counted(decision.managed - leaving, 'quota')} at the contract on today's leaders"
+        f"{counted(decision.managed - leaving, 'quota')} at the contracted rate on today's leaders"
     )
     text = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
     text += _unknown_load_words(decision) + _leaving_words(decision)

@@ -17,7 +17,6 @@ from tidegate.control.report.conditions import (
     SHOWN,
     Truth,
     Verdict,
-    counted,
     listed,
     sentence,
     shortened,
@@ -30,7 +29,7 @@ from tidegate_logic.model import Entity, QuotaWrite
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import MoveKind
 from tidegate_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
-from tidegate_logic.words import rate_of_words
+from tidegate_logic.words import counted, rate_of_words
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(
@@ -247,7 +246,7 @@ def level_events(
         elif one.state is LevelState.RELAXING and before != one.state.value:
             changes[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
         elif not one.below_contract and before in _BELOW_CONTRACT:
-            changes[Reason.RELEASED].append(f"{one.level.value} is at the contract again")
+            changes[Reason.RELEASED].append(f"{one.level.value} is at its contracts again")
     kinds = ((Reason.THROTTLED, WARNING), (Reason.RELAXING, NORMAL), (Reason.RELEASED, NORMAL))
     return tuple(
         EventDraft(kind, reason, shortened(listed(changes[reason])))

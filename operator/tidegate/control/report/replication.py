@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.control.replication import Figures, ReplicationResult
-from tidegate.control.report.conditions import Truth, Verdict, counted, listed, shortened
+from tidegate.control.report.conditions import Truth, Verdict, listed, shortened
 from tidegate.resources.status import MovingStatus, ReplicationStatus
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import MoveKind
 from tidegate_logic.replication.rates import Stall
-from tidegate_logic.words import rate_words, size_words
+from tidegate_logic.words import counted, rate_words, size_words
 
 TYPE = "ReplicationCurrent"
 _STALLS_SHOWN, _SHOWN = 16, 64

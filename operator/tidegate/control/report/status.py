@@ -14,7 +14,6 @@ from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import (
     Truth,
     Verdict,
-    counted,
     listed,
     policy_verdicts,
     ready,
@@ -68,7 +67,7 @@ from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure, over_count_words
-from tidegate_logic.words import clock_words, rfc3339
+from tidegate_logic.words import clock_words, counted, rfc3339
 
 # --- recommended contracts, as a tier's status and `tidegate plan` show them ----------------------
 
@@ -275,8 +274,8 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
     )
     if lacking:
         text = listed([f"{member.member_name}: {member.message}" for member in lacking])
-        of_all = f"{len(lacking)} of {counted(len(members), 'member')} not at the contract: {text}"
-        return ready(Truth.FALSE, lacking[0].reason, of_all)
+        of_all = f"{len(lacking)} of {counted(len(members), 'member')}"
+        return ready(Truth.FALSE, lacking[0].reason, f"{of_all} not at the contracted rate: {text}")
     if mode is Mode.OBSERVE:
         return ready(
             Truth.TRUE,
@@ -296,7 +295,9 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
         return ready(Truth.TRUE, throttled[0].reason, of_all)
     text = listed([f"{member.member_name}: {member.message}" for member in members])
     return ready(
-        Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {text}"
+        Truth.TRUE,
+        Reason.CONTRACT,
+        f"{counted(len(members), 'member')} at the contracted rate: {text}",
     )
 
 

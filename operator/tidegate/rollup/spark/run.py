@@ -156,7 +156,7 @@ def unattributed_words(brokers: Iterable[Manifest]) -> str:
         return ""
     return (
         f"{rest / total:.1%} of the clients' bytes are unattributed: no quota meters the clients "
-        f"that moved them, or their gauges are missing. They are on nobody's account. A default "
+        f"that moved them, or their gauges are missing. They are charged to no one. A default "
         f"quota with metering (spec.defaults.metering) gives every client a gauge."
     )
 

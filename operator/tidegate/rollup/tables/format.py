@@ -181,7 +181,7 @@ def require_owner(owner: Owner, found: Owner, *, where: str) -> None:
     if not owner.policy_uid or not found.policy_uid or _differ(owner.cluster, found.cluster):
         raise OtherOwner(problem)
     raise OtherOwner(
-        f"{problem} Is it the same policy, created anew, annotate it with {TAKE_OVER_ANNOTATION}: "
+        f"{problem} Is it the same policy, created again, annotate it with {TAKE_OVER_ANNOTATION}: "
         f"{found.policy_uid}."
     )
 

@@ -182,7 +182,7 @@ class UsageStore:
                 Reason.USAGE_DAMAGED,
                 f"{table} {', '.join(stale)} was published again after its day was put into one "
                 f"file, which has the older rows still."
-                " The next rollup run puts the day together anew; until then, `rows` reads "
+                " The next rollup run puts the day together again; until then, `rows` reads "
                 "around them.",
             )
         return [self.storage.address(file.path) for part in parts for file in part.files]
@@ -242,7 +242,7 @@ class UsageStore:
             wrong = "is gone" if content is None else "does not hold what was published (checksum)"
             raise Incomplete(
                 Reason.USAGE_DAMAGED,
-                f"{file.path} at {self.storage.shown} {wrong}. Was its window published anew "
+                f"{file.path} at {self.storage.shown} {wrong}. Was its window published again "
                 f"just now, reading again helps; else the window"
                 " must be rolled up again (`tidegate rollup verify` names all that is broken).",
             )
