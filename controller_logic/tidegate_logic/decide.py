@@ -29,8 +29,9 @@ happened. The same observation and memory always give the same decision; a decis
 were all applied is followed by one without writes, unless a step is due.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 
 from tidegate_logic.contracts.adaptive import adaptations
 from tidegate_logic.contracts.allowed import admit
@@ -248,32 +249,15 @@ def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -
 def _decide_complete(
     observation: Observation, wanted: Desired, flows: Flows, restored: Restored, memory: Memory
 ) -> tuple[Decision, Memory]:
+    """Steps 4 to 8, where nothing is missing and the policy is not left as it is."""
     policy, now_seconds = observation.policy, observation.now_seconds
     quotas = observation.quotas or {}
     ours = our_entities(quotas, policy)
-    period_seconds = policy.write_budget_period_seconds
-    charged = budget.unexpired(
-        memory.charged, period_seconds=period_seconds, now_seconds=now_seconds
-    ) or budget.recovered(
-        [stored.ledger for stored in ours.values() if stored.ledger is not None],
-        period_seconds=period_seconds,
-        now_seconds=now_seconds,
-    )
     inherited = DefaultEntityQuotas(
         quotas, policy, lambda entity: _kept_keys(quotas[entity], wanted, memory, observation)
     )
     memory, resynced = _resynced(policy, memory)
-    contract_of = wanted.promise_of
-    # in mode Observe nothing is put back, and giving back is no fight: no one is left alone
-    repairs = (
-        {}
-        if policy.mode is Mode.OBSERVE or policy.deleting
-        else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
-    )
-    contended = with_causes(
-        contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds),
-        observation.strimzi,
-    )
+    repairs, contended = _contended(observation, wanted, memory)
     load = throttle_pass(
         observation,
         wanted,
@@ -284,82 +268,87 @@ def _decide_complete(
         pace=memory.pace,
         contended=contended.keys(),
     )
-    before = Before(
-        contended,
-        memory.removals,
-        observation.frozen,
-        forgotten(ours, observation.strimzi),
-        restored,
-    )
-    sent = SentRates(observation, flows, restored)
     wanted = replace(wanted, held=load.held)
-    if policy.deleting:
-        plan = deletion_plan(
-            ours,
-            quotas,
-            policy=policy,
-            inherited=inherited,
-            before=before,
-            now_seconds=now_seconds,
-            sent=sent,
-        )
-    else:
-        plan = make_plan(
-            wanted,
-            ours,
-            quotas,
-            policy=policy,
-            inherited=inherited,
-            before=before,
-            now_seconds=now_seconds,
-            sent=sent,
-        )
+    owned = forgotten(ours, observation.strimzi)
+    make: Callable[..., Plan] = deletion_plan if policy.deleting else partial(make_plan, wanted)
+    plan = make(
+        ours,
+        quotas,
+        policy=policy,
+        inherited=inherited,
+        before=Before(contended, memory.removals, observation.frozen, owned, restored),
+        now_seconds=now_seconds,
+        sent=SentRates(observation, flows, restored),
+    )
     plan = as_stored(plan, restored)
     plan = replace(plan, notes=_of_tiers(plan.notes, memory.tier_of))
     remembered = replace(
         memory,
-        charged=charged,
+        charged=_charged(policy, ours, memory, now_seconds),
         repairs=repairs,
         removals=plan.removals,
         tier_of=_tiers_of(wanted, plan, memory),
         throttle=load.memory,
         pace=load.pace,
     )
-    circumstances = Circumstances(policy, quotas, None, plan.writes, held=load.held)
+    report_of = partial(_reported, wanted, plan, contended=contended, now_seconds=now_seconds)
+    met = Circumstances(policy, quotas, None, plan.writes, held=load.held)
     if policy.mode is Mode.OBSERVE:
+        met = replace(met, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING)
         writes = tuple(budget.in_sending_order(plan.writes.values()))
-        unwritten = replace(
-            circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING
-        )
-        observed = _reported(
-            wanted, plan, unwritten, load, contended=contended, now_seconds=now_seconds
-        )
-        return replace(observed, would_write=writes, resynced=resynced), remembered
-    notifications, notified = budget.due_notifications(
-        plan.notifications, memory.notified, now_seconds=now_seconds
-    )
-    remembered = replace(remembered, notified=notified)
-    admission = budget.admit(
-        (*plan.writes.values(), *notifications),
-        charged,
-        policy.write_budget_changes,
-        period_seconds=period_seconds,
-        now_seconds=now_seconds,
-    )
+        return replace(report_of(met, load), would_write=writes, resynced=resynced), remembered
+    admission, remembered = _admitted(policy, plan, remembered, now_seconds)
     deferred = frozenset(write.entity for write in admission.deferred)
     load = load.without(deferred)
-    circumstances = replace(circumstances, unwritten=deferred)
-    decision = _reported(
-        wanted, plan, circumstances, load, contended=contended, now_seconds=now_seconds
-    )
     decision = replace(
-        decision,
+        report_of(replace(met, unwritten=deferred), load),
         writes=admission.writes,
         unnotified=len(plan.notifications),
         finished_deleting=policy.deleting and not ours,
         resynced=resynced,
     )
     return _with_deferred(decision, admission), replace(remembered, pace=load.pace)
+
+
+def _contended(
+    observation: Observation, wanted: Desired, memory: Memory
+) -> tuple[Mapping[Entity, contention.Repairs], Mapping[Entity, Contention]]:
+    """What was put back before, and the entities that are left alone since others undo that."""
+    policy, quotas = observation.policy, observation.quotas or {}
+    if policy.mode is Mode.OBSERVE or policy.deleting:
+        return {}, {}  # nothing is put back, and giving back is no fight
+    now_seconds, contract_of = observation.now_seconds, wanted.promise_of
+    repairs = contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
+    alone = contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds)
+    return repairs, with_causes(alone, observation.strimzi)
+
+
+def _charged(
+    policy: Policy, ours: Mapping[Entity, StoredQuota], memory: Memory, now_seconds: float
+) -> budget.Charged:
+    """The last period's writes; after a restart, those that the ledger shows."""
+    period_seconds = policy.write_budget_period_seconds
+    records = [stored.ledger for stored in ours.values() if stored.ledger is not None]
+    return budget.unexpired(
+        memory.charged, period_seconds=period_seconds, now_seconds=now_seconds
+    ) or budget.recovered(records, period_seconds=period_seconds, now_seconds=now_seconds)
+
+
+def _admitted(
+    policy: Policy, plan: Plan, memory: Memory, now_seconds: float
+) -> tuple[budget.Admission, Memory]:
+    """The writes and notifications that fit into the budget now."""
+    notifications, notified = budget.due_notifications(
+        plan.notifications, memory.notified, now_seconds=now_seconds
+    )
+    admission = budget.admit(
+        (*plan.writes.values(), *notifications),
+        memory.charged,
+        policy.write_budget_changes,
+        period_seconds=policy.write_budget_period_seconds,
+        now_seconds=now_seconds,
+    )
+    return admission, replace(memory, notified=notified)
 
 
 def _kept_keys(
