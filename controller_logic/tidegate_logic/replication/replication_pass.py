@@ -234,14 +234,7 @@ def decide_replication(
     in_force = _in_force(given.configs, plan)
     record, absent = _settled(plan.record, given, memory)
     found, leftovers = _leftovers(given, memory)
-    due = tuple(
-        one
-        for one in found
-        if given.clean_up_leftovers
-        and given.scanned is not None
-        and one.value != EVERY_REPLICA
-        and given.now_seconds - leftovers[one.resource, one.key][1] >= LEFTOVER_AFTER_SECONDS
-    )
+    due = _due(found, leftovers, given)
     lists = lists_after(given.configs, plan.changes)
     throttled = Throttled(in_force, lists, known_rates(in_sync_by_side(moves, lists)))
     removals = tuple(removal_of(one, given.scanned or {}) for one in due)
@@ -603,3 +596,19 @@ def _leftovers(
             at_seconds = now_seconds
         since[one.resource, one.key] = (one.value, at_seconds, now_seconds)
     return found, since
+
+
+def _due(
+    found: tuple[OthersThrottle, ...],
+    since: Mapping[tuple[Resource, str], tuple[str, float, float]],
+    given: ReplicationInput,
+) -> tuple[OthersThrottle, ...]:
+    """The leftovers that were there long enough to be removed, where the policy wants that."""
+    if not given.clean_up_leftovers or given.scanned is None:
+        return ()
+    return tuple(
+        one
+        for one in found
+        if one.value != EVERY_REPLICA
+        and given.now_seconds - since[one.resource, one.key][1] >= LEFTOVER_AFTER_SECONDS
+    )

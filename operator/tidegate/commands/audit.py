@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.control.audit.lines import (
     TRAIL_SUFFIX,
@@ -330,11 +330,9 @@ def _brokers(brokers: Iterable[str]) -> str:
     return ", ".join(sorted(brokers))
 
 
-_TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
-
-
+@options.command
 def audit(
-    context: typer.Context,
+    around: CommandContext,
     *,
     audit_file: Annotated[
         list[str] | None,
@@ -379,7 +377,9 @@ def audit(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help=f"Show lines from this time on. {_TIME}"),
+        typer.Option(
+            "--since", metavar="TIME", help=f"Show lines from this time on. {options.TIME}"
+        ),
     ] = None,
     until: Annotated[
         str | None,
@@ -391,7 +391,6 @@ def audit(
         bool, typer.Option("--summary", help="Show totals by level instead of lines.")
     ] = False,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Show what the operator decided, and why.
 
@@ -401,7 +400,6 @@ def audit(
     Kafka's throttle time, a mean over up to a minute. With --summary, a level counts as below
     contract while any of its members is.
     """
-    around = command_context(context, debug=debug)
     unknown = sorted(set(kind or ()) - set(KINDS))
     if unknown:
         raise InvalidResource(

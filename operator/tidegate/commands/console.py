@@ -11,22 +11,16 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.audit import line_words
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.explain import explained
-from tidegate.commands.inputs import (
-    AccessOptions,
-    PolicyOptions,
-    PolicySource,
-    find_policy,
-    metrics_of,
-    observed,
-    opened_cluster,
-)
+from tidegate.commands.inputs import PolicySource, find_policy, metrics_of, observed, opened_cluster
+from tidegate.commands.options import AccessOptions, PolicyOptions
 from tidegate.commands.output import Page
 from tidegate.errors import UserActionRequired
 from tidegate.observe.declared import Declared
 from tidegate.observe.metrics_watch import Reader
 from tidegate.observe.trust import refuse_other_hosts
+from tidegate.settings import UNBOUNDED
 from tidegate_logic.model import Topology
 from tidegate_logic.reasons import Reason
 
@@ -78,8 +72,9 @@ class _Looker:
         )
 
 
+@options.command
 def console(
-    context: typer.Context,
+    around: CommandContext,
     *,
     namespace: Annotated[
         list[str] | None,
@@ -121,8 +116,7 @@ def console(
         ),
     ] = None,
     lease_namespace: options.LeaseNamespace = None,
-    allowed_host: options.AllowedHosts = None,
-    unlabelled_secret: options.UnlabelledSecrets = None,
+    bounds: options.BoundsOptions,
     login: Annotated[
         bool,
         typer.Option(
@@ -142,7 +136,6 @@ def console(
     metrics_credentials_file: options.MetricsCredentialsFile = None,
     credentials_file: options.CredentialsFile = None,
     client_credentials_file: options.ClientCredentialsFile = None,
-    debug: options.Debug = False,
 ) -> None:
     """Serve the web console until Ctrl-C.
 
@@ -152,9 +145,8 @@ def console(
     queries Kafka only when someone opens quota levels or runs a what-if. Requires the extra
     `tidegate[console]`.
     """
-    around = command_context(context, debug=debug)
-    if allowed_host or unlabelled_secret:
-        around.policy_bounds = options.bounds_of_options(allowed_host, unlabelled_secret)
+    if bounds.given != UNBOUNDED:
+        around.policy_bounds = bounds.given
     if host not in _LOOPBACK and not login:
         raise UserActionRequired(
             Reason.INVALID_SPEC,

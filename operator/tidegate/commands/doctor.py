@@ -11,10 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.doctor_cluster import examine_cluster
 from tidegate.commands.doctor_metrics import examine_metrics
 from tidegate.commands.findings import (
@@ -30,8 +28,8 @@ from tidegate.commands.findings import (
     unknown,
     warning,
 )
-from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
-from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
+from tidegate.commands.inputs import PolicySource, find_policy
+from tidegate.commands.options import CommandOptions, PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.errors import TidegateError, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
@@ -50,14 +48,13 @@ from tidegate_logic.reasons import Reason
 from tidegate_logic.words import counted
 
 
-@takes_policy_and_cluster
+@options.command
 def doctor(
-    context: typer.Context,
+    around: CommandContext,
     *,
     asked: CommandOptions,
     metrics_credentials_file: options.MetricsCredentialsFile = None,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Diagnose problems and suggest fixes.
 
@@ -70,7 +67,6 @@ def doctor(
 
     Exit code 1 means that there is a problem, 0 that there are at most warnings.
     """
-    around = command_context(context, debug=debug)
     examination = Examination(around, asked, metrics_credentials_file)
     findings = list(examination.findings())
     counts = Counter(one.state for one in findings)
@@ -102,7 +98,7 @@ class Examination:
     def findings(self) -> Iterator[Finding]:
         """Every finding, system by system, as each was examined."""
         source: PolicySource | None = None
-        if self._asked.policy.files:
+        if self._asked.policy.file:
             yield unknown("kubernetes", "Not asked: the policy comes from files.")
             source = yield from self._policy()
         else:

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import QUOTAS_STAY, Finding, broker_words, ok, problem, warning
-from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
+from tidegate.commands.inputs import PolicySource, opened_cluster
+from tidegate.commands.options import AccessOptions
 from tidegate.control.ledger_watch import look_of
 from tidegate.control.report.conditions import sentence
 from tidegate.errors import TidegateError

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.explanation import (
     Author,
     Explained,
@@ -20,14 +20,13 @@ from tidegate.commands.explanation import (
     unreadable,
 )
 from tidegate.commands.inputs import (
-    AccessOptions,
     PolicySource,
     find_policy,
     observed,
     opened_cluster,
     opened_store,
 )
-from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
+from tidegate.commands.options import AccessOptions, CommandOptions
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
@@ -356,9 +355,9 @@ class Known:
     removed_by_strimzi: Mapping[Entity, str] = field(default_factory=dict)
 
 
-@takes_policy_and_cluster
+@options.command
 def explain(
-    context: typer.Context,
+    around: CommandContext,
     *,
     user: Annotated[
         str,
@@ -374,7 +373,6 @@ def explain(
     ] = "",
     asked: CommandOptions,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Explain which quota applies to a client.
 
@@ -385,7 +383,6 @@ def explain(
     ledger names the writer of a value. With a policy (--file, or Kubernetes), the answer also has
     tiers, totals over the brokers that lead, and what happens next. Nothing is written.
     """
-    around = command_context(context, debug=debug)
     known = (
         _from_cluster(around, asked.access)
         if asked.names_no_policy

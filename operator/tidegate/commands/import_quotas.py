@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.import_tiers import (
     Proposals,
     level_rule,
@@ -28,7 +28,7 @@ from tidegate.commands.inputs import (
     opened_cluster,
     opened_store,
 )
-from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
+from tidegate.commands.options import CommandOptions
 from tidegate.commands.output import Page
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.observe.strimzi import (
@@ -45,9 +45,9 @@ from tidegate_logic.quotas.strimzi import IGNORED_USERS, PAUSED
 from tidegate_logic.reasons import Reason
 
 
-@takes_policy_and_cluster
+@options.command
 def import_quotas(
-    context: typer.Context,
+    around: CommandContext,
     *,
     asked: CommandOptions,
     match: Annotated[
@@ -138,7 +138,6 @@ def import_quotas(
         ),
     ] = None,
     metrics_credentials_file: options.MetricsCredentialsFile = None,
-    debug: options.Debug = False,
 ) -> None:
     """Generate BusinessTiers from existing quotas.
 
@@ -158,7 +157,6 @@ def import_quotas(
     with traffic, plus headroom, rounded up. Comments say which peak and time range it comes from,
     and how much of that time is known. Applying these tiers does limit clients.
     """
-    around = command_context(context, debug=debug)
     of_strimzi = strimzi or strimzi_cluster is not None
     usage = usage_options(
         from_usage,
@@ -270,13 +268,13 @@ def _place_of(source: PolicySource) -> StrimziPlace:
 
 def _unread_policy_key(asked: CommandOptions) -> str:
     """The key of a policy that is only written down."""
-    namespace, _, name = (asked.policy.policy or "kafka").rpartition("/")
+    namespace, _, name = (asked.policy.name or "kafka").rpartition("/")
     return f"{namespace or asked.policy.namespace or DEFAULT_NAMESPACE}/{name}"
 
 
 def _stored(around: CommandContext, asked: CommandOptions, *, with_brokers: bool) -> Existing:
     """Everything in the quota store, and with `with_brokers` which brokers there are."""
-    if asked.access.zookeeper is not None and not asked.policy.files:
+    if asked.access.zookeeper is not None and not asked.policy.file:
         with opened_store(around, asked.access) as store:
             stored = store.read_everything()
         return Existing(_unread_policy_key(asked), stored)

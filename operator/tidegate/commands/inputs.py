@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
+from tidegate.commands.options import AccessOptions, PolicyOptions
 from tidegate.control.ledger_watch import look_of
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
@@ -241,25 +242,6 @@ DEFAULT_NAMESPACE = "default"
 _READ_KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyOptions:
-    """The options that name a policy. With `files` Kubernetes is not asked at all."""
-
-    files: Sequence[str] = ()
-    policy: str | None = None
-    kubeconfig: Path | None = None
-    context: str | None = None
-    as_user: str | None = None
-    namespace: str | None = None
-
-    @property
-    def place(self) -> str | None:
-        """The namespace that Kubernetes is asked about: the one given, or the policy's as it is
-        named; None = all.
-        """
-        return self.namespace or (self.policy or "").rpartition("/")[0] or None
-
-
 @dataclass(frozen=True, slots=True)
 class PolicySource:
     """One policy with its tiers, and Kubernetes for its credentials (None = it has none).
@@ -444,9 +426,9 @@ def _objects(
 ) -> tuple[Kubernetes | None, Sequence[RawObject], Sequence[RawObject], Sequence[RawObject]]:
     """Policies, tiers and overrides from the files, or those of Kubernetes."""
     kubernetes: Kubernetes | None = None
-    if options.files:
+    if options.file:
         manifests: Sequence[RawObject] = read_manifests(
-            options.files,
+            options.file,
             namespace=options.namespace or DEFAULT_NAMESPACE,
             standard_input=around.standard_input,
         )
@@ -459,9 +441,9 @@ def _objects(
     return kubernetes, policies, tiers, overrides
 
 
-def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:
+def policy_of(around: CommandContext, files: list[str] | None) -> PolicySource | None:
     """The one policy in the files; None without files. Raises what `find_policy` raises."""
-    return find_policy(around, PolicyOptions(files=files)) if files else None
+    return find_policy(around, PolicyOptions(file=files)) if files else None
 
 
 def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
@@ -504,7 +486,7 @@ def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) 
 def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
     where = (
         "in the given files"
-        if options.files
+        if options.file
         else f"in namespace {options.place}"
         if options.place
         else "in the cluster"
@@ -513,10 +495,10 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
     found = [
         policy
         for policy in policies
-        if options.policy in (None, policy["metadata"]["name"], object_key(policy))
+        if options.name in (None, policy["metadata"]["name"], object_key(policy))
     ]
     if not found:
-        named = f" {options.policy}" if options.policy else ""
+        named = f" {options.name}" if options.name else ""
         raise NotFound(
             Reason.POLICY_NOT_FOUND,
             f"There is no BrokerBandwidthPolicy{named} {where} (known: {known}).",
@@ -534,17 +516,6 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
 
 # the model requires brokers; a command that opens ZooKeeper alone never connects to them
 _NOT_ASKED = "not-asked:9092"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessOptions:
-    """Addresses and credentials from the command line; None = those of the policy."""
-
-    zookeeper: str | None = None
-    credentials_file: Path | None = None
-    bootstrap_servers: str | None = None
-    client_credentials_file: Path | None = None
-    ledger_topic: str | None = None
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import AccessOptions, PolicyOptions, opened_both, stored_policy
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import opened_both, stored_policy
+from tidegate.commands.options import PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.control.ledger_watch import Answer, remembered_of
 from tidegate.errors import InvalidResource, Unauthorized, WriteRefused
@@ -33,34 +34,29 @@ app = typer.Typer(
 )
 
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the request without sending it.")]
-
-
 @app.command("rebuild", short_help="Rebuild a lost ledger from the operator's memory.")
-@options.takes_policy
+@options.command
 def rebuild(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    named: PolicyOptions,
-    dry_run: _DryRun = False,
+    named: options.StoredPolicy,
+    dry_run: options.DryRun = False,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Rebuild a lost ledger from the operator's memory.
 
     Only a process that saw the ledger before it was lost can do that; the policy's condition Ready
     says whether it did. No quota changes.
     """
-    around = command_context(context, debug=debug)
     _answer(around, named, Answer.REBUILD, dry_run=dry_run, output=output)
 
 
 @app.command("accept", short_help="Accept the loss of ledger records and continue.")
-@options.takes_policy
+@options.command
 def accept(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    named: PolicyOptions,
+    named: options.StoredPolicy,
     keep_quotas: Annotated[
         bool,
         typer.Option(
@@ -69,9 +65,8 @@ def accept(
             "Tidegate's and are removed in the end.",
         ),
     ] = False,
-    dry_run: _DryRun = False,
+    dry_run: options.DryRun = False,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Accept the loss of ledger records and continue.
 
@@ -79,7 +74,6 @@ def accept(
     removed when the member or the policy is deleted, because its original value is no longer known.
     On a Kafka cluster that never had this ledger, existing quotas count as originals.
     """
-    around = command_context(context, debug=debug)
     answer = Answer.KEEP if keep_quotas else Answer.ACCEPT
     _answer(around, named, answer, dry_run=dry_run, output=output)
 
@@ -139,19 +133,13 @@ def _answer(
 
 
 @app.command("import", short_help="Move the ledger from ZooKeeper to a topic.")
+@options.command
 def import_ledger(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    zookeeper: options.ZooKeeper = None,
-    credentials_file: options.CredentialsFile = None,
-    bootstrap_servers: options.BootstrapServers = None,
-    client_credentials_file: options.ClientCredentialsFile = None,
-    ledger_topic: options.LedgerTopic = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Apply the changes. Without this, only show them.")
-    ] = False,
+    access: options.AccessOptions,
+    yes: options.Yes = False,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Move the ledger from ZooKeeper to a topic, for KRaft.
 
@@ -160,19 +148,11 @@ def import_ledger(
     write there, a rollback is possible, and nothing is moved. No quota changes, and the records in
     ZooKeeper stay.
     """
-    around = command_context(context, debug=debug)
-    if not zookeeper or not bootstrap_servers:
+    if not access.zookeeper or not access.bootstrap_servers:
         raise InvalidResource(
             "The ledger goes from one place to the other: give the ZooKeeper with --zookeeper "
             "HOST:PORT/CHROOT, and the brokers with --bootstrap-servers HOST:PORT."
         )
-    access = AccessOptions(
-        zookeeper=zookeeper,
-        credentials_file=credentials_file,
-        bootstrap_servers=bootstrap_servers,
-        client_credentials_file=client_credentials_file,
-        ledger_topic=ledger_topic,
-    )
     with opened_both(around, access) as (tree, open_brokers):
         claim = read_cluster(tree).claim
         if claim is None:

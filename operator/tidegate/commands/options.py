@@ -1,15 +1,19 @@
-"""Options that several commands share, each worded once."""
+"""Options that several commands share, each worded once, alone and in groups.
+
+A group is a dataclass whose fields are options. A command that is declared with `command` has a
+group as one parameter, and its options are those of the command.
+"""
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import typer
 
-from tidegate.commands.inputs import AccessOptions, PolicyOptions
+from tidegate.commands.context import command_context
 from tidegate.commands.output import OutputFormat
 from tidegate.errors import InvalidResource
 from tidegate.settings import PolicyBounds
@@ -24,16 +28,15 @@ Output = Annotated[
         help="Output format.",
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
-ZooKeeper = Annotated[
-    str | None,
-    typer.Option(
-        "--zookeeper",
-        envvar="TIDEGATE_ZOOKEEPER",
-        metavar="HOST:PORT,.../CHROOT",
-        help="ZooKeeper of the cluster, with its chroot if Kafka uses one.",
-    ),
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the request without sending it.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Apply the changes. Without this, only show them.")
 ]
+Interval = Annotated[
+    int, typer.Option("--interval", min=1, max=3600, help="Seconds between updates.")
+]
+TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
 CredentialsFile = Annotated[
     Path | None,
     typer.Option(
@@ -43,31 +46,12 @@ CredentialsFile = Annotated[
         "it names none, username and password, or ca.crt, tls.crt and tls.key.",
     ),
 ]
-BootstrapServers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        envvar="TIDEGATE_BOOTSTRAP_SERVERS",
-        metavar="HOST:PORT,...",
-        help="Kafka brokers to connect to.",
-    ),
-]
 ClientCredentialsFile = Annotated[
     Path | None,
     typer.Option(
         "--client-credentials-file",
         metavar="FILE",
         help="YAML file with the keys of the Secrets that the policy names for the brokers.",
-    ),
-]
-LedgerTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger-topic",
-        metavar="TOPIC",
-        help="Topic with the ledger, if quotas are written through the brokers. Unset: "
-        "__tidegate_ledger. Together with --bootstrap-servers it identifies the cluster "
-        "without a policy.",
     ),
 ]
 MetricsCredentialsFile = Annotated[
@@ -88,45 +72,7 @@ LeaseNamespace = Annotated[
         "of the Pod.",
     ),
 ]
-AllowedHosts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allowed-host",
-        metavar="PATTERN",
-        help="Host that policies may use for brokers, ZooKeeper, Prometheus and buckets: HOST, "
-        "*.DOMAIN or either with :PORT; may be repeated. Unset: any.",
-    ),
-]
-UnlabelledSecrets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--unlabelled-secret",
-        metavar="NAME",
-        help="Name of Secrets that policies may use without the label "
-        "tidegate.io/credentials=true; may be repeated, and * means any.",
-    ),
-]
 
-
-def bounds_of_options(
-    allowed_hosts: list[str] | None, unlabelled_secrets: list[str] | None
-) -> PolicyBounds:
-    """What policies may make a process use, by the two options above."""
-    return PolicyBounds(
-        allowed_hosts=tuple(allowed_hosts or ()), unlabelled_secrets=tuple(unlabelled_secrets or ())
-    )
-
-
-Files = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--file",
-        "-f",
-        metavar="FILE|DIR|-",
-        help="Read the policy and its tiers from YAML instead of Kubernetes; a directory means "
-        "every .yaml and .yml in it, - is standard input. May be repeated.",
-    ),
-]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(
@@ -145,40 +91,115 @@ AsUser = Annotated[
         "Kubernetes; needs the permission to impersonate.",
     ),
 ]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the policy.")
-]
-AllNamespaces = Annotated[
-    bool,
-    typer.Option(
-        "--all-namespaces",
-        "-A",
-        help="Search all namespaces for the policy, the default without --namespace.",
-    ),
-]
-Policy = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[NAMESPACE/]POLICY",
-        help="BrokerBandwidthPolicy; required if there are several.",
-    ),
-]
-PolicyName = Annotated[
-    str | None,
-    typer.Option(
-        "--policy",
-        metavar="[NAMESPACE/]NAME",
-        help="BrokerBandwidthPolicy, as an option instead of an argument.",
-    ),
-]
 
 
-# The options that name a policy, with or without its Kafka cluster, declared once for every command
-# that takes them. A command has one parameter `asked` or `named` and one of the decorators
-# `takes_policy_and_cluster` and `takes_policy`, which replace the parameter by the options.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """The options that name a policy. With `file` Kubernetes is not asked at all.
+
+    Raises InvalidResource where two of them contradict each other.
+    """
+
+    policy: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAMESPACE/]POLICY",
+            help="BrokerBandwidthPolicy; required if there are several.",
+        ),
+    ] = None
+    file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE|DIR|-",
+            help="Read the policy and its tiers from YAML instead of Kubernetes; a directory means "
+            "every .yaml and .yml in it, - is standard input. May be repeated.",
+        ),
+    ] = None
+    policy_name: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="[NAMESPACE/]NAME",
+            help="BrokerBandwidthPolicy, as an option instead of an argument.",
+        ),
+    ] = None
+    kubeconfig: Kubeconfig = None
+    context: KubeContext = None
+    as_user: AsUser = None
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the policy."),
+    ] = None
+    all_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "--all-namespaces",
+            "-A",
+            help="Search all namespaces for the policy, the default without --namespace.",
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if None not in (self.policy, self.policy_name) and self.policy != self.policy_name:
+            raise InvalidResource(
+                f"Two policies are named, {self.policy} and --policy {self.policy_name}; nothing "
+                "was done. Name one."
+            )
+        if self.all_namespaces and self.namespace is not None:
+            raise InvalidResource(
+                f"--all-namespaces and --namespace {self.namespace} contradict each other; nothing "
+                "was done. Give one of them."
+            )
+
+    @property
+    def name(self) -> str | None:
+        """The policy that was named, by the argument or by the option; None = none was."""
+        return self.policy or self.policy_name
+
+    @property
+    def place(self) -> str | None:
+        """The namespace that Kubernetes is asked about: the one given, or the policy's as it is
+        named; None = all.
+        """
+        return self.namespace or (self.name or "").rpartition("/")[0] or None
 
 
-Command = Callable[..., None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessOptions:
+    """Addresses and credentials from the command line; None = those of the policy."""
+
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper",
+            envvar="TIDEGATE_ZOOKEEPER",
+            metavar="HOST:PORT,.../CHROOT",
+            help="ZooKeeper of the cluster, with its chroot if Kafka uses one.",
+        ),
+    ] = None
+    credentials_file: CredentialsFile = None
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            envvar="TIDEGATE_BOOTSTRAP_SERVERS",
+            metavar="HOST:PORT,...",
+            help="Kafka brokers to connect to.",
+        ),
+    ] = None
+    client_credentials_file: ClientCredentialsFile = None
+    ledger_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--ledger-topic",
+            metavar="TOPIC",
+            help="Topic with the ledger, if quotas are written through the brokers. Unset: "
+            "__tidegate_ledger. Together with --bootstrap-servers it identifies the cluster "
+            "without a policy.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,126 +216,100 @@ class CommandOptions:
         by_brokers = access.bootstrap_servers is not None and access.ledger_topic is not None
         return (
             (access.zookeeper is not None or by_brokers)
-            and not self.policy.files
-            and self.policy.policy is None
+            and not self.policy.file
+            and self.policy.name is None
         )
 
 
-def takes_policy_and_cluster(command: Command) -> Command:
-    """The command with the options of `_asked` in place of its parameter `asked`."""
-    return _with_options(command, "asked", _asked)
+@dataclass(frozen=True, slots=True)
+class BoundsOptions:
+    """What policies may make a process use."""
+
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            metavar="PATTERN",
+            help="Host that policies may use for brokers, ZooKeeper, Prometheus and buckets: HOST, "
+            "*.DOMAIN or either with :PORT; may be repeated. Unset: any.",
+        ),
+    ] = None
+    unlabelled_secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unlabelled-secret",
+            metavar="NAME",
+            help="Name of Secrets that policies may use without the label "
+            "tidegate.io/credentials=true; may be repeated, and * means any.",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> PolicyBounds:
+        return PolicyBounds(
+            allowed_hosts=tuple(self.allowed_host or ()),
+            unlabelled_secrets=tuple(self.unlabelled_secret or ()),
+        )
 
 
-def takes_policy(command: Command) -> Command:
-    """The command with the options of `_named` in place of its parameter `named`."""
-    return _with_options(command, "named", _named)
+_BY_POSITION, _BY_NAME = (
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
 
 
-def _with_options(command: Command, parameter: str, made_of: Callable[..., object]) -> Command:
-    shared, own = inspect.signature(made_of).parameters, inspect.signature(command).parameters
+class Without(frozenset[str]):
+    """The fields of a group that are not options of a command."""
 
-    @functools.wraps(command)
-    def with_options(context: typer.Context, **given: object) -> None:
-        made = made_of(**{name: given.pop(name) for name in shared})
-        command(context, **{parameter: made}, **given)
 
-    merged = [
-        each
-        for name, one in own.items()
-        for each in (shared.values() if name == parameter else (one,))
-    ]
-    with_options.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {each.name: each.annotation for each in merged}
+# a policy that is changed in Kubernetes, so that it is in no file
+StoredPolicy = Annotated[PolicyOptions, Without({"file", "policy_name"})]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: the options of each group instead of it, and --debug.
+
+    Its first parameter is the CommandContext, and all others are given by name.
+    """
+    taken = inspect.Parameter("typer_context", _BY_POSITION, annotation=typer.Context)
+    debug = inspect.Parameter("debug", _BY_NAME, default=False, annotation=Debug)
+    own = list(inspect.signature(function).parameters.values())[1:]
+    declared = [taken, *(option for one in (*own, debug) for option in _options(one))]
+
+    @functools.wraps(function)
+    def with_options(typer_context: typer.Context, **given: Any) -> None:
+        around = command_context(typer_context, debug=given["debug"])
+        function(around, **{one.name: _value(one, given) for one in own})
+
+    with_options.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {one.name: one.annotation for one in declared}
     return with_options
 
 
-def _asked(
-    *,
-    policy: Policy = None,
-    file: Files = None,
-    policy_name: PolicyName = None,
-    kubeconfig: Kubeconfig = None,
-    kube_context: KubeContext = None,
-    as_user: AsUser = None,
-    namespace: Namespace = None,
-    all_namespaces: AllNamespaces = False,
-    zookeeper: ZooKeeper = None,
-    credentials_file: CredentialsFile = None,
-    bootstrap_servers: BootstrapServers = None,
-    client_credentials_file: ClientCredentialsFile = None,
-    ledger_topic: LedgerTopic = None,
-) -> CommandOptions:
-    return CommandOptions(
-        _policy_options(
-            files=file,
-            policy=policy,
-            named=policy_name,
-            kubeconfig=kubeconfig,
-            context=kube_context,
-            as_user=as_user,
-            namespace=namespace,
-            all_namespaces=all_namespaces,
-        ),
-        AccessOptions(
-            zookeeper=zookeeper,
-            credentials_file=credentials_file,
-            bootstrap_servers=bootstrap_servers,
-            client_credentials_file=client_credentials_file,
-            ledger_topic=ledger_topic,
-        ),
-    )
+def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The parameter itself, or the options of its group and of the groups in that."""
+    group, left_out = _group(parameter)
+    if group is None:
+        return [parameter]
+    fields = inspect.signature(group).parameters.values()
+    return [
+        option.replace(kind=_BY_NAME)
+        for one in fields
+        if one.name not in left_out
+        for option in _options(one)
+    ]
 
 
-def _named(
-    *,
-    policy: Policy = None,
-    kubeconfig: Kubeconfig = None,
-    kube_context: KubeContext = None,
-    as_user: AsUser = None,
-    namespace: Namespace = None,
-    all_namespaces: AllNamespaces = False,
-) -> PolicyOptions:
-    # the namespace in a policy's full name is the only one to list
-    full = None if all_namespaces else (policy or "").rpartition("/")[0] or None
-    return _policy_options(
-        policy=policy,
-        kubeconfig=kubeconfig,
-        context=kube_context,
-        as_user=as_user,
-        namespace=namespace or full,
-        all_namespaces=all_namespaces,
-    )
+def _value(parameter: inspect.Parameter, given: dict[str, Any]) -> Any:
+    """What the parameter gets of the options that were given."""
+    group, left_out = _group(parameter)
+    if group is None:
+        return given[parameter.name]
+    fields = inspect.signature(group).parameters.values()
+    return group(**{one.name: _value(one, given) for one in fields if one.name not in left_out})
 
 
-def _policy_options(
-    *,
-    policy: str | None,
-    named: str | None = None,
-    files: Sequence[str] | None = None,
-    kubeconfig: Path | None,
-    context: str | None,
-    as_user: str | None,
-    namespace: str | None,
-    all_namespaces: bool,
-) -> PolicyOptions:
-    """The options above as one value; `named` is `--policy`, beside the argument `policy`.
-
-    Raises InvalidResource where two of them contradict each other.
-    """
-    if None not in (policy, named) and policy != named:
-        raise InvalidResource(
-            f"Two policies are named, {policy} and --policy {named}; nothing was done. Name one."
-        )
-    if all_namespaces and namespace is not None:
-        raise InvalidResource(
-            f"--all-namespaces and --namespace {namespace} contradict each other; nothing was "
-            "done. Give one of them."
-        )
-    return PolicyOptions(
-        files=files or (),
-        policy=policy or named,
-        kubeconfig=kubeconfig,
-        context=context,
-        as_user=as_user,
-        namespace=namespace,
-    )
+def _group(parameter: inspect.Parameter) -> tuple[Callable[..., Any] | None, Without]:
+    kind, *said = get_args(parameter.annotation) or (parameter.annotation,)
+    left_out = next((one for one in said if isinstance(one, Without)), Without())
+    return (kind if is_dataclass(kind) and isinstance(kind, type) else None), left_out

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import PolicySource, find_policy
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.pause import DryRun, DryRunOption
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
@@ -34,11 +34,11 @@ def _override() -> None:
 
 
 @app.command("create", short_help="Create a temporary override.")
-@options.takes_policy
+@options.command
 def create(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    named: PolicyOptions,
+    named: options.StoredPolicy,
     user: Annotated[str | None, typer.Option("--user", "-u", help="User of the member.")] = None,
     client_id: Annotated[
         str | None, typer.Option("--client-id", "-c", help="Client id of the member.")
@@ -85,7 +85,6 @@ def create(
     ] = None,
     dry_run: DryRunOption = DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Create a temporary override.
 
@@ -95,7 +94,6 @@ def create(
     The member must be in one of the policy's tiers, with exactly this user and client id. With
     --dry-run=client -o yaml, the object is printed instead, to apply later.
     """
-    around = command_context(context, debug=debug)
     source = find_policy(around, named)
     rates = {way: rate for way, rate in (("fetch", fetch), ("produce", produce)) if rate}
     if exempt == bool(rates):

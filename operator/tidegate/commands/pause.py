@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicyOptions, stored_policy
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import stored_policy
+from tidegate.commands.options import PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, Kubernetes, ObjectRef
@@ -41,21 +42,19 @@ DryRunOption = Annotated[
 ]
 
 
-@options.takes_policy
+@options.command
 def pause(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    named: PolicyOptions,
+    named: options.StoredPolicy,
     dry_run: DryRunOption = DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Pause all quota changes until `tidegate resume`.
 
     Sets the annotation tidegate.io/paused. The operator then writes nothing to Kafka: contracts do
     not follow leaders, and nothing is throttled or restored, not even when the policy is deleted.
     """
-    around = command_context(context, debug=debug)
     change = _Change.of(around, named)
     change.annotate(PAUSED, "true", is_dry=dry_run is DryRun.CLIENT)
     change.publish(
@@ -65,21 +64,19 @@ def pause(
     )
 
 
-@options.takes_policy
+@options.command
 def resume(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    named: PolicyOptions,
+    named: options.StoredPolicy,
     dry_run: DryRunOption = DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Resume a policy paused by `tidegate pause`.
 
     Removes the annotation tidegate.io/paused. A policy with spec.suspend stays paused, which is an
     error here: change it in the policy's manifest.
     """
-    around = command_context(context, debug=debug)
     change = _Change.of(around, named)
     change.annotate(PAUSED, None, is_dry=dry_run is DryRun.CLIENT)
     change.publish(
@@ -94,17 +91,16 @@ def resume(
         )
 
 
-@options.takes_policy
+@options.command
 def confirm_removal(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    named: PolicyOptions,
+    named: options.StoredPolicy,
     yes: Annotated[
         bool, typer.Option("--yes", help="Confirm the removal. Without this, only show it.")
     ] = False,
     dry_run: DryRunOption = DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Approve a held bulk removal.
 
@@ -114,7 +110,6 @@ def confirm_removal(
     tidegate.io/confirm-removal gets the value that the operator's message names. The approval is
     valid once, for exactly those quotas, and has no effect if others have joined them.
     """
-    around = command_context(context, debug=debug)
     change = _Change.of(around, named)
     message = _held_removal(change.policy)
     found = re.search(rf"{re.escape(CONFIRM_REMOVAL)}=(\S+)", message)

@@ -8,15 +8,9 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import (
-    AccessOptions,
-    PolicySource,
-    find_policy,
-    observed,
-    opened_cluster,
-)
-from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import PolicySource, find_policy, observed, opened_cluster
+from tidegate.commands.options import AccessOptions, CommandOptions
 from tidegate.commands.output import Column, Document, ExitCode, OutputFormat, Page, Sheet, publish
 from tidegate.commands.reassignments import (
     decided_now,
@@ -380,14 +374,13 @@ def _summary(rows: tuple[PlanRow, ...], decision: Decision) -> Document:
     }
 
 
-@takes_policy_and_cluster
+@options.command
 def plan(
-    context: typer.Context,
+    around: CommandContext,
     *,
     asked: CommandOptions,
     everything: Annotated[bool, typer.Option("--all", help="Also show unchanged quotas.")] = False,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Preview the changes that the operator would make now.
 
@@ -402,7 +395,6 @@ def plan(
 
     Exit code 2 means that something would change, 0 that nothing would, 1 that it is not known.
     """
-    around = command_context(context, debug=debug)
     source = find_policy(around, asked.policy)
     seen, decision, replication = decided_with_replication(around, source, asked.access)
     warnings = (

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, find_policy, opened_cluster
-from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
+from tidegate.commands.options import CommandOptions
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.control.replication import nics_of, terms_of
 from tidegate.control.report.replication import stall_words
@@ -33,17 +33,14 @@ _FROM_THE_TOP = "\x1b[H\x1b[J"
 _TITLES = {MoveKind.REASSIGNMENT: "Reassignments", MoveKind.RECOVERY: "Recovery"}
 
 
-@takes_policy_and_cluster
+@options.command
 def reassignments(
-    context: typer.Context,
+    around: CommandContext,
     *,
     asked: CommandOptions,
     watch: Annotated[bool, typer.Option("--watch", help="Update until Ctrl-C.")] = False,
-    interval: Annotated[
-        int, typer.Option("--interval", min=1, max=3600, help="Seconds between updates.")
-    ] = 5,
+    interval: options.Interval = 5,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Show partition reassignments and when they finish.
 
@@ -53,7 +50,6 @@ def reassignments(
     are known once --watch has run for a quarter of a minute. With --watch and --output json, every
     update is one line.
     """
-    around = command_context(context, debug=debug)
     source = find_policy(around, asked.policy)
     in_place = around.out.isatty() and output is OutputFormat.TABLE and watch
     with suppress(KeyboardInterrupt), opened_cluster(around, source, asked.access) as cluster:

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, bounds_of, policy_of, terms_of
 from tidegate.commands.output import Page
-from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
+from tidegate.commands.rollup import PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
 from tidegate.control.audit.lines import lines_in
 from tidegate.errors import InvalidResource, NotFound
@@ -136,14 +136,18 @@ class ReportPeriod:
     month: Month | None = None
 
 
+@options.command
 def report(
-    context: typer.Context,
+    around: CommandContext,
     *,
     store: Store,
     since: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME", help=f"Start, the first hour. {TIME}", rich_help_panel=_PERIOD
+            "--from",
+            metavar="TIME",
+            help=f"Start, the first hour. {options.TIME}",
+            rich_help_panel=_PERIOD,
         ),
     ] = None,
     until: Annotated[
@@ -242,7 +246,6 @@ def report(
         ),
     ] = None,
     file: PolicyFiles = None,
-    debug: options.Debug = False,
 ) -> None:
     """Write the usage report of a period.
 
@@ -252,7 +255,6 @@ def report(
     With the policy's files, members are shown by name, contracts are recommended, and prices
     default to the policy's.
     """
-    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.report.compute import figures_of
     from tidegate.report.focus import focus_files, focus_table

@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidegate.commands import options
-from tidegate.commands.context import command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import policy_of, terms_of
 from tidegate.commands.output import Column, OutputFormat, Page, Sheet, publish
 from tidegate.commands.report import (
@@ -49,8 +49,9 @@ MonthName = Annotated[str, typer.Argument(metavar="MONTH", help="Month, such as 
 
 
 @app.command("close", short_help="Close a finished month and store its bill.")
+@options.command
 def close(
-    context: typer.Context,
+    around: CommandContext,
     *,
     month: MonthName,
     store: Store,
@@ -67,7 +68,6 @@ def close(
     currency: Currency = "",
     file: PolicyFiles = None,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Close a finished month and store its bill.
 
@@ -77,7 +77,6 @@ def close(
     Use the same rate card and policy files as for `tidegate report`. Without prices, only bytes are
     kept, and there are no corrections.
     """
-    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.report.closing import Month, brokers_of, close_month
     from tidegate.report.rate_card import RateCard
@@ -125,20 +124,19 @@ def close(
 
 
 @app.command("adjustments", short_help="Show the corrections to a closed month.")
+@options.command
 def adjustments(
-    context: typer.Context,
+    around: CommandContext,
     *,
     month: MonthName,
     store: Store,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Show the corrections to a closed month.
 
     Compares it with the tables as they are now, client by client: the difference at the closed
     month's rates, and the bill that it appears on.
     """
-    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.report.closing import adjustments as changes
     from tidegate.report.closing import read_closed

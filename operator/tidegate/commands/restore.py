@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import AccessOptions, opened_store
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import opened_store
 from tidegate.commands.output import Column, Document, ExitCode, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.restore_throttles import (
@@ -405,14 +405,11 @@ CLAIM_ATTEMPTS = 20  # of five seconds, where a change may arrive for a minute
 CONFIRM_SECONDS, CONFIRM_EVERY_SECONDS = 20.0, 0.5
 
 
+@options.command
 def restore(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    zookeeper: options.ZooKeeper = None,
-    credentials_file: options.CredentialsFile = None,
-    bootstrap_servers: options.BootstrapServers = None,
-    client_credentials_file: options.ClientCredentialsFile = None,
-    ledger_topic: options.LedgerTopic = None,
+    access: options.AccessOptions,
     cluster_id: Annotated[
         str | None,
         typer.Option("--cluster-id", help="Refuse to run against any other Kafka cluster."),
@@ -441,9 +438,7 @@ def restore(
             help="Restore only entities of this client id; <default> is Kafka's default client id.",
         ),
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Apply the changes. Without this, only show them.")
-    ] = False,
+    yes: options.Yes = False,
     at_once: Annotated[
         bool,
         typer.Option(
@@ -474,7 +469,6 @@ def restore(
         ),
     ] = 1,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Restore the original quotas from the ledger.
 
@@ -490,17 +484,9 @@ def restore(
     is left alone. At the end, the policy's claim on the cluster is released. Stop, pause or delete
     the operator's policy first: a running operator would write its contracts again.
     """
-    around = command_context(context, debug=debug)
     guard = Guard(
         max_mute_seconds=NO_MUTE_BOUND_SECONDS if at_once else max_mute_seconds,
         window=QuotaWindow(window_samples, window_sample_seconds),
-    )
-    access = AccessOptions(
-        zookeeper=zookeeper,
-        credentials_file=credentials_file,
-        bootstrap_servers=bootstrap_servers,
-        client_credentials_file=client_credentials_file,
-        ledger_topic=ledger_topic,
     )
     with opened_store(around, access) as store:
         facts = store.facts()

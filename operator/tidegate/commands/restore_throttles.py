@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tidegate.commands.context import CommandContext
-from tidegate.commands.inputs import AccessOptions, opened_replication
+from tidegate.commands.inputs import opened_replication
+from tidegate.commands.options import AccessOptions
 from tidegate.commands.output import Column, Document, Page, Sheet
 from tidegate.control.replication import still_shown
 from tidegate.errors import RetryLater, TidegateError

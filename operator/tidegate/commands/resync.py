@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicyOptions, stored_policy
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import stored_policy
 from tidegate.commands.output import Document, ExitCode, OutputFormat, Page, publish
 from tidegate.errors import InvalidResource, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
@@ -27,11 +27,11 @@ class LeftAlone:
     until: str
 
 
-@options.takes_policy
+@options.command
 def resync(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    named: PolicyOptions,
+    named: options.StoredPolicy,
     entity: Annotated[
         str | None,
         typer.Option(
@@ -42,11 +42,8 @@ def resync(
             "client-id=NAME'.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the request without sending it.")
-    ] = False,
+    dry_run: options.DryRun = False,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Reapply quotas changed by another writer.
 
@@ -57,7 +54,6 @@ def resync(
     on each new value, with its next pass, and posts the Event Resynced. The other writer is not
     stopped: if it continues, the quota is left alone again after two repairs.
     """
-    around = command_context(context, debug=debug)
     value = rfc3339(around.now_ms() / 1000, "milliseconds")
     if entity is not None:
         value = f"{value} {entity.strip()}"

@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ from urllib.parse import parse_qsl
 import typer
 
 from tidegate.commands import options, rollup_job
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.inputs import bounds_of, owner_of, policy_of, terms_of
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
@@ -34,7 +35,6 @@ app = typer.Typer(
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIVE_MINUTES_MS, _HOUR_MS = 300_000, 3_600_000
 
-TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
 Store = Annotated[
     str,
     typer.Option(
@@ -92,14 +92,34 @@ Catalog = Annotated[
     ),
 ]
 
+
+@dataclass(frozen=True, slots=True)
+class HistorySpan:
+    """The time whose usage is folded."""
+
+    since: Annotated[
+        str, typer.Option("--from", metavar="TIME", help=f"Start, the first hour. {options.TIME}")
+    ]
+    until: Annotated[
+        str,
+        typer.Option("--to", metavar="TIME", help="End; hours not over by then are left out."),
+    ] = "0s"
+
+    def between_ms(self, now_seconds: float) -> tuple[int, int]:
+        """Start and end in milliseconds. Raises InvalidResource for what is not a time."""
+        since, until = (moment(text, now_seconds=now_seconds) for text in (self.since, self.until))
+        return int(since * 1000), int(until * 1000)
+
+
 app.command("job", short_help="Publish one window of a policy, as the operator's Jobs do.")(
     rollup_job.job
 )
 
 
 @app.command("run", short_help="Build usage tables from Prometheus history.")
+@options.command
 def run(
-    context: typer.Context,
+    around: CommandContext,
     *,
     prometheus: Annotated[
         str,
@@ -107,13 +127,7 @@ def run(
             "--prometheus", metavar="URL", help="Prometheus server, such as http://prometheus:9090."
         ),
     ],
-    since: Annotated[
-        str, typer.Option("--from", metavar="TIME", help=f"Start, the first hour. {TIME}")
-    ],
-    until: Annotated[
-        str,
-        typer.Option("--to", metavar="TIME", help="End; hours not over by then are left out."),
-    ] = "0s",
+    history: HistorySpan,
     out: Annotated[
         str,
         typer.Option(
@@ -174,7 +188,6 @@ def run(
         ),
     ] = None,
     catalog: Catalog = None,
-    debug: options.Debug = False,
 ) -> None:
     """Build usage tables from Prometheus history.
 
@@ -184,15 +197,12 @@ def run(
     An interrupted run leaves only complete hours. Run the same command again to continue; what is
     already correct does not change.
     """
-    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import shown
     from tidegate.rollup.engine import Engine, RollupRequest, Span
 
     now_seconds = around.now_seconds()
-    start_ms, end_ms = (
-        int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until)
-    )
+    start_ms, end_ms = history.between_ms(now_seconds)
     around.exit_code_of = _exit_code_of
     source = policy_of(around, file)
     policy, trail = (
@@ -231,16 +241,11 @@ def run(
 
 
 @app.command("backfill", short_help="Publish missing hours of the usage tables.")
+@options.command
 def backfill(
-    context: typer.Context,
+    around: CommandContext,
     *,
-    since: Annotated[
-        str, typer.Option("--from", metavar="TIME", help=f"Start, the first hour. {TIME}")
-    ],
-    until: Annotated[
-        str,
-        typer.Option("--to", metavar="TIME", help="End; hours not over by then are left out."),
-    ] = "0s",
+    history: HistorySpan,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -305,7 +310,6 @@ def backfill(
     ] = False,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
-    debug: options.Debug = False,
 ) -> None:
     """Publish missing hours of the usage tables.
 
@@ -314,12 +318,9 @@ def backfill(
     Hours whose samples Prometheus no longer has are listed at the end, with exit code 1; all others
     are published.
     """
-    around = command_context(context, debug=debug)
     around.exit_code_of = _exit_code_of
     require_extra()
-    start_ms, end_ms = (
-        int(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (since, until)
-    )
+    start_ms, end_ms = history.between_ms(around.now_seconds())
     start_ms, end_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS
     if (policy is None) == (prometheus is None or out is None):
         raise InvalidResource(
@@ -377,8 +378,9 @@ def backfill(
 
 
 @app.command("show", short_help="Show the top rows of a usage table.")
+@options.command
 def show(
-    context: typer.Context,
+    around: CommandContext,
     *,
     table: Annotated[
         str,
@@ -388,7 +390,7 @@ def show(
     ],
     store: Store,
     since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help=f"Start. {TIME}")
+        str | None, typer.Option("--from", metavar="TIME", help=f"Start. {options.TIME}")
     ] = None,
     until: Annotated[
         str | None, typer.Option("--to", metavar="TIME", help="End, in the same formats.")
@@ -401,13 +403,11 @@ def show(
         int, typer.Option("--most", min=0, help="Maximum number of rows; 0 = all.")
     ] = 20,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Show the top rows of a usage table.
 
     Adds up the table over the requested time and ranks the result.
     """
-    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import show_top
     from tidegate.rollup.show import Question, top
@@ -421,19 +421,18 @@ def show(
 
 
 @app.command("verify", short_help="Verify the published usage tables.")
+@options.command
 def verify(
-    context: typer.Context,
+    around: CommandContext,
     *,
     store: Store,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Verify the published usage tables.
 
     Reads everything, compares it with the sums recorded at publication, and each table with the
     finer ones. An empty store exits with 1: nothing was verified.
     """
-    around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import is_empty, show_verdict
     from tidegate.rollup.tables.store import UsageStore

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicyOptions, find_policy, owner_of
+from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import find_policy, owner_of
+from tidegate.commands.options import PolicyOptions
 from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import InvalidResource, NotFound, Unauthorized, UserActionRequired
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
@@ -28,8 +29,9 @@ _PACKAGES = ("numpy", "pandas", "pyarrow", "pyspark")
 _TERMINATED = 128 + signal.SIGTERM
 
 
+@options.command
 def job(
-    context: typer.Context,
+    around: CommandContext,
     *,
     policy: Annotated[
         str,
@@ -51,7 +53,6 @@ def job(
     ],
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
-    debug: options.Debug = False,
 ) -> None:
     """Publish the usage tables of one window, as a Job.
 
@@ -61,7 +62,6 @@ def job(
     damaged or of another version, 77 if access was refused. Retrying does not help in these cases.
     1 for errors that may be temporary.
     """
-    around = command_context(context, debug=debug)
     around.exit_code_of = exit_code_of
     require_extra()
     from tidegate.rollup.job_run import run_job

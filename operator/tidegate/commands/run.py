@@ -12,7 +12,7 @@ import typer
 
 from tidegate import __version__
 from tidegate.commands import options
-from tidegate.commands.context import command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel, RollupOffer, SecurityContexts, Settings
@@ -25,17 +25,16 @@ CRD_VERSION = "tidegate.io/v1alpha1"
 REVISION_VARIABLE = "TIDEGATE_REVISION"  # set when an image is built, where no git is at hand
 
 
+@options.command
 def version(
-    context: typer.Context,
+    around: CommandContext,
     *,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Show the version of Tidegate.
 
     Also shows the Python version, the CRD version and, if known, the revision.
     """
-    around = command_context(context, debug=debug)
     document = version_document()
 
     def show(page: Page) -> None:
@@ -70,8 +69,9 @@ _DEFAULTS = Settings(identity="")
 OWN_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
+@options.command
 def run(
-    context: typer.Context,
+    _: CommandContext,
     *,
     namespace: Annotated[
         list[str] | None,
@@ -139,8 +139,7 @@ def run(
             "http://collector:4318. Requires the extra tidegate[tracing].",
         ),
     ] = _DEFAULTS.otlp_endpoint,
-    allowed_host: options.AllowedHosts = None,
-    unlabelled_secret: options.UnlabelledSecrets = None,
+    bounds: options.BoundsOptions,
     rollup_image: Annotated[
         str | None,
         typer.Option(
@@ -181,14 +180,11 @@ def run(
             help="securityContext of their containers instead of the default.",
         ),
     ] = None,
-    debug: options.Debug = False,
 ) -> None:
     """Run the operator until SIGTERM or Ctrl-C.
 
     On either, it finishes the current batch and releases its Leases.
     """
-    command_context(context, debug=debug)
-
     # kopf and the clients behind it take a second to import, which no other command should pay
     from tidegate import main
 
@@ -205,7 +201,7 @@ def run(
         log_level=log_level,
         audit_file=audit_file,
         otlp_endpoint=otlp_endpoint,
-        bounds=options.bounds_of_options(allowed_host, unlabelled_secret),
+        bounds=bounds.given,
         rollups=None
         if not rollup_image
         else RollupOffer(

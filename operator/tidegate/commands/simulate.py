@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.simulation_file import SimulationInput, read_simulation
@@ -387,8 +387,9 @@ def _series(played: Play, outcome: Outcome) -> Document:
     }
 
 
+@options.command
 def simulate(
-    context: typer.Context,
+    around: CommandContext,
     *,
     files: Annotated[
         list[str],
@@ -413,7 +414,6 @@ def simulate(
         ),
     ] = None,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Simulate throttling under a given load.
 
@@ -432,7 +432,6 @@ def simulate(
     writers, and unreachable parts. Contracts are in force from the start. So times and bytes are
     close to a real episode, not equal to it.
     """
-    around = command_context(context, debug=debug)
     if plot is not None and plot.suffix != ".svg":
         raise InvalidResource(f"--plot draws SVG: give a file that ends in .svg, not {plot}.")
     given = read_simulation(files, policy=policy, standard_input=around.standard_input)

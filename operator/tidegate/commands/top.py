@@ -10,9 +10,9 @@ from typing import Annotated, TypeVar
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
-from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
+from tidegate.commands.options import CommandOptions
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.top_rows import (
@@ -288,22 +288,19 @@ def _rate_document(row: RateRow) -> Document:
 _FROM_THE_TOP = "\x1b[H\x1b[J"
 
 
-@takes_policy_and_cluster
+@options.command
 def top(
-    context: typer.Context,
+    around: CommandContext,
     *,
     asked: CommandOptions,
     metrics_credentials_file: options.MetricsCredentialsFile = None,
     once: Annotated[bool, typer.Option("--once", help="Print one update and exit.")] = False,
-    interval: Annotated[
-        int, typer.Option("--interval", min=1, max=3600, help="Seconds between updates.")
-    ] = 5,
+    interval: options.Interval = 5,
     members: Annotated[
         int,
         typer.Option("--members", min=0, help="Maximum number of member rates to show; 0 = all."),
     ] = 15,
     output: options.Output = OutputFormat.TABLE,
-    debug: options.Debug = False,
 ) -> None:
     """Watch brokers, levels and members.
 
@@ -316,8 +313,7 @@ def top(
     any broker reports, a mean over up to a minute. On a terminal the table stays in place; with
     --output json, every update is one line.
     """
-    around = command_context(context, debug=debug)
-    if not once and STANDARD_INPUT in asked.policy.files:
+    if not once and STANDARD_INPUT in (asked.policy.file or ()):
         raise InvalidResource(
             "Standard input can be read only once: add --once, or give the policy in a file."
         )

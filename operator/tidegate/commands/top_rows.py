@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.commands.context import CommandContext
-from tidegate.commands.inputs import AccessOptions, PolicySource, metrics_of, opened_cluster
+from tidegate.commands.inputs import PolicySource, metrics_of, opened_cluster
+from tidegate.commands.options import AccessOptions
 from tidegate.control.ledger_watch import look_of
 from tidegate.errors import TidegateError
 from tidegate.observe.metrics_watch import Reader
