@@ -91,6 +91,8 @@ def reviews(shown: Shown) -> Iterator[Reviews]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    # what should come is waited for: how long that takes is the machine's affair, not the page's
+    expect.set_options(timeout=1000 * patience(60))
     with sync_playwright() as started:
         opened = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield opened
@@ -110,9 +112,7 @@ class Watched:
 def watched(browser: Browser, shown: Shown) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": 1300, "height": 900})
     page = context.new_page()
-    # A page waits for what should come: how long that takes is the machine's affair, not the page's.
     page.set_default_timeout(1000 * patience(60))
-    expect.set_options(timeout=1000 * patience(60))
     foreign: list[str] = []
     errors: list[str] = []
     here = (shown.address, shown.address.replace("http:", "ws:"), "data:")
