@@ -20,7 +20,7 @@ from tidegate.commands.import_tiers import (
     text_of,
     tiers_of,
 )
-from tidegate.commands.import_usage import Existing, propose_from_usage, usage_options
+from tidegate.commands.import_usage import Existing, UsageOptions, propose_from_usage
 from tidegate.commands.inputs import (
     DEFAULT_NAMESPACE,
     PolicySource,
@@ -93,51 +93,7 @@ def import_quotas(
             help="The same for this Strimzi Kafka object; no policy is needed then.",
         ),
     ] = None,
-    from_usage: Annotated[
-        str | None,
-        typer.Option(
-            "--from-usage",
-            metavar="TIME",
-            help="Also propose contracts for clients without a quota, by their traffic in this "
-            "time: whole hours or days such as 7d, at most 30 days.",
-        ),
-    ] = None,
-    headroom_percent: Annotated[
-        int | None,
-        typer.Option(
-            "--headroom-percent",
-            min=0,
-            max=1000,
-            help="Headroom of such a contract above the 99th percentile. Unset: the policy's "
-            "rollup.recommend.headroomPercent, or 30.",
-        ),
-    ] = None,
-    prometheus: Annotated[
-        str | None,
-        typer.Option(
-            "--prometheus",
-            metavar="URL",
-            help="Prometheus to use instead of the policy's, such as http://localhost:9090.",
-        ),
-    ] = None,
-    matcher: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--matcher",
-            metavar="LABEL=VALUE",
-            help="Use only series with this label, in addition to the policy's metrics.matchers; "
-            "may be repeated.",
-        ),
-    ] = None,
-    broker_label: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-label",
-            metavar="NAME",
-            help="Label that names the broker. Unset: the policy's, or broker.",
-        ),
-    ] = None,
-    metrics_credentials_file: options.MetricsCredentialsFile = None,
+    usage: UsageOptions,
 ) -> None:
     """Generate BusinessTiers from existing quotas.
 
@@ -158,20 +114,12 @@ def import_quotas(
     and how much of that time is known. Applying these tiers does limit clients.
     """
     of_strimzi = strimzi or strimzi_cluster is not None
-    usage = usage_options(
-        from_usage,
-        headroom_percent=headroom_percent,
-        prometheus=prometheus,
-        matchers=matcher or (),
-        broker_label=broker_label,
-        credentials=metrics_credentials_file,
-        of_strimzi=of_strimzi,
-    )
+    usage.check(of_strimzi=of_strimzi)
     levels = [level_rule(text) for text in level_of or ()]
     existing = (
         _declared(around, asked, strimzi_cluster)
         if of_strimzi
-        else _stored(around, asked, with_brokers=usage is not None)
+        else _stored(around, asked, with_brokers=usage.is_read)
     )
     policy_key, stored, known = existing.policy_key, existing.stored, existing.known
     found = propose(
@@ -183,7 +131,7 @@ def import_quotas(
         levels,
     )
     measured = (
-        None if usage is None else propose_from_usage(around, existing, usage, match, levels, found)
+        propose_from_usage(around, existing, usage, match, levels, found) if usage.is_read else None
     )
     tiers = tiers_of(
         found.members, policy_key, throttled_percent=throttled_percent, prefix="imported"

@@ -9,9 +9,12 @@ needed by a job that runs ten minutes a day, and to have been idle says nothing 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from typing import Annotated
 
+import typer
+
+from tidegate.commands import options
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.import_tiers import Proposals, matches_any, quantity
@@ -64,14 +67,90 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class UsageOptions:
-    """How usage is asked for; None = as the policy says."""
+    """Whether usage is read, and how; None = as the policy says."""
 
-    seconds: int
-    headroom_percent: int | None = None
-    prometheus: str | None = None
-    matchers: Mapping[str, str] = field(default_factory=dict)
-    broker_label: str | None = None
-    credentials: Path | None = None
+    from_usage: Annotated[
+        str | None,
+        typer.Option(
+            "--from-usage",
+            metavar="TIME",
+            help="Also propose contracts for clients without a quota, by their traffic in this "
+            "time: whole hours or days such as 7d, at most 30 days.",
+        ),
+    ] = None
+    headroom_percent: Annotated[
+        int | None,
+        typer.Option(
+            "--headroom-percent",
+            min=0,
+            max=1000,
+            help="Headroom of such a contract above the 99th percentile. Unset: the policy's "
+            "rollup.recommend.headroomPercent, or 30.",
+        ),
+    ] = None
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="Prometheus to use instead of the policy's, such as http://localhost:9090.",
+        ),
+    ] = None
+    matcher: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--matcher",
+            metavar="LABEL=VALUE",
+            help="Use only series with this label, in addition to the policy's metrics.matchers; "
+            "may be repeated.",
+        ),
+    ] = None
+    broker_label: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-label",
+            metavar="NAME",
+            help="Label that names the broker. Unset: the policy's, or broker.",
+        ),
+    ] = None
+    credentials: options.MetricsCredentialsFile = None
+
+    @property
+    def is_read(self) -> bool:
+        return self.from_usage is not None
+
+    @property
+    def seconds(self) -> int:
+        """How long before now usage is read."""
+        return _seconds(self.from_usage or "")
+
+    @property
+    def matchers(self) -> Mapping[str, str]:
+        return dict(_matcher(one) for one in self.matcher or ())
+
+    def check(self, *, of_strimzi: bool) -> None:
+        """Raise InvalidResource for what cannot be."""
+        if not self.is_read:
+            given = {
+                "--headroom-percent": self.headroom_percent,
+                "--prometheus": self.prometheus,
+                "--matcher": self.matcher or None,
+                "--broker-label": self.broker_label,
+                "--metrics-credentials-file": self.credentials,
+            }
+            alone = [name for name, one in given.items() if one is not None]
+            if alone:
+                raise InvalidResource(
+                    f"{', '.join(alone)} says how usage is read, and usage is not asked for; "
+                    "nothing was done. Add --from-usage 7d."
+                )
+        elif of_strimzi:
+            raise InvalidResource(
+                "--from-usage asks Kafka which clients have no quota, and --strimzi does not ask "
+                "Kafka; nothing was done. Run import once with each of them."
+            )
+        else:
+            _ = self.seconds, self.matchers
 
 
 @dataclass(slots=True)
@@ -79,47 +158,6 @@ class Measured(Proposals):
     """The members that usage proposes, and a summary of where their rates come from."""
 
     summary: str = ""
-
-
-def usage_options(
-    text: str | None,
-    *,
-    headroom_percent: int | None,
-    prometheus: str | None,
-    matchers: Sequence[str],
-    broker_label: str | None,
-    credentials: Path | None,
-    of_strimzi: bool,
-) -> UsageOptions | None:
-    """The options of --from-usage; None without it. Raises InvalidResource for what cannot be."""
-    if text is None:
-        given = {
-            "--headroom-percent": headroom_percent,
-            "--prometheus": prometheus,
-            "--matcher": matchers or None,
-            "--broker-label": broker_label,
-            "--metrics-credentials-file": credentials,
-        }
-        alone = [name for name, one in given.items() if one is not None]
-        if alone:
-            raise InvalidResource(
-                f"{', '.join(alone)} says how usage is read, and usage is not asked for; nothing "
-                "was done. Add --from-usage 7d."
-            )
-        return None
-    if of_strimzi:
-        raise InvalidResource(
-            "--from-usage asks Kafka which clients have no quota, and --strimzi does not ask "
-            "Kafka; nothing was done. Run import once with each of them."
-        )
-    return UsageOptions(
-        _seconds(text),
-        headroom_percent,
-        prometheus,
-        dict(_matcher(one) for one in matchers),
-        broker_label,
-        credentials,
-    )
 
 
 def _seconds(text: str) -> int:
