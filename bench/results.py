@@ -276,12 +276,22 @@ def page(sections: Mapping[str, Sequence[Record]]) -> str:
     )
     return f"""# Benchmarks
 
-Written by `make bench`; each part also runs alone (`python -m bench cold-5000`; `python -m bench --help` lists them). Real Kafka 3.9.2
-brokers with ZooKeeper on loopback, a real Kubernetes API server, the operator as a process of its own: all of them share one machine,
-where a real cluster has one for each; so does the real Prometheus that rollups read. Where a figure says Kafka 4.3.1, brokers have no ZooKeeper. Python's garbage collector is set as the operator
-sets it. `load` is the load average of the minute before the part began, `taken` the share of the processors' time that the host of this
-virtual machine gave to others meanwhile, `on` the machine. Where a note ends with "bench of" a commit, that part was measured once and can
-only be measured with the `bench/` of that commit (`git worktree add ../bench-then COMMIT`).
+`make bench` writes this page. Each part also runs alone (`python -m bench cold-5000`;
+`python -m bench --help` lists the parts).
+
+The set-up is real: Kafka 3.9.2 brokers with ZooKeeper on loopback, a Kubernetes API server, the
+Prometheus that rollups read, and the operator as a separate process. All of them share one machine;
+a real cluster has one for each. Figures for Kafka 4.3.1 are without ZooKeeper. Python's garbage
+collector is set as in the operator.
+
+| column | meaning |
+|---|---|
+| `load` | the load average of the minute before the part began |
+| `taken` | the share of processor time that the host gave to other virtual machines during the part |
+| `on` | the machine |
+
+A note that ends with "bench of" and a commit belongs to a part that was measured once. It can only
+be measured again with the `bench/` of that commit (`git worktree add ../bench-then COMMIT`).
 
 {_machines(letters)}
 
