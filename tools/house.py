@@ -40,6 +40,7 @@ _SUFFIXES = {
 }
 _SMALL_LINES = 60
 _ASIDE = re.compile("/adr/|/measurements/")  # decisions, and output that was measured once
+_MARKUP = re.compile(r"\{[{%#].*?[}%#]\}|<[^>]*>", re.DOTALL)
 _FIELD = re.compile("[a-z_]+")
 _REASON = re.compile(r"[^.]*\b(?:module|file|process) of its own\b[^.]*\.", re.IGNORECASE)
 
@@ -130,7 +131,9 @@ def word_figure(texts: Iterable[tuple[str, str]], words: Mapping[str, str], most
 
 
 def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
-    """Documents, manifests and charts whole, of Python every text that is not a docstring."""
+    """Documents, manifests and charts whole, of Python every text that is not a docstring, of pages
+    what stands between their tags.
+    """
     places = ("README.md", "CONTRIBUTING.md", "docs", "crds", "charts", "examples")
     for path in (found for place in places for found in _files(root / place)):
         name = path.relative_to(root).as_posix()
@@ -139,6 +142,9 @@ def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
     for path in (found for place in PRODUCT for found in _files(root / place)):
         if path.suffix == ".py":
             yield path.relative_to(root).as_posix(), messages_of(path.read_text(encoding="utf-8"))
+        elif path.suffix == ".html":
+            text = _MARKUP.sub(" ", path.read_text(encoding="utf-8"))
+            yield path.relative_to(root).as_posix(), text
 
 
 def _files(place: Path) -> Iterable[Path]:

@@ -599,7 +599,8 @@ def test_a_policy_that_cannot_be_acted_on_is_reported_and_changes_nothing(
     )
 
 
-def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
+def lower_a_contract(stage: Stage) -> ObjectRef:
+    """From 50 to 1 MB/s, a minute after the first pass; returns the tier."""
     stage.policy()
     tier = stage.tier(rate="50M")
     stage.run()
@@ -609,6 +610,11 @@ def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
         raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "1M"
 
     stage.kubernetes.edit(tier, lower)
+    return tier
+
+
+def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
+    tier = lower_a_contract(stage)
     next_in_seconds = stage.run()
     assert stage.produce() == "25000000"
     assert stage.condition(tier) == ("False", "Stepping")
@@ -634,15 +640,7 @@ def test_a_process_that_was_stopped_before_it_wrote_counts_the_step_from_its_wri
             return super().read(patterns)
 
     stage.leaders = leaders = Stopped()
-    stage.policy()
-    tier = stage.tier(rate="50M")
-    stage.run()
-    stage.now += 60
-
-    def lower(raw: dict[str, Any]) -> None:
-        raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "1M"
-
-    stage.kubernetes.edit(tier, lower)
+    lower_a_contract(stage)
     leaders.stops_seconds = 22.0
     stage.run()
     assert stage.produce() == "25000000"
@@ -656,7 +654,7 @@ def test_a_process_that_was_stopped_before_it_wrote_counts_the_step_from_its_wri
 
 
 def test_a_write_that_was_answered_late_counts_the_step_from_its_answer(stage: Stage) -> None:
-    """Whoever stands still between the ledger's time and the store cannot know it beforehand."""
+    """A process that stands still between dating a write and the store cannot know it then."""
 
     class Late(MemoryQuotaStore):
         takes_seconds = 0.0
@@ -666,15 +664,7 @@ def test_a_write_that_was_answered_late_counts_the_step_from_its_answer(stage: S
             return super().write(*args, **kwargs)
 
     stage.store = store = Late(topics=["acc"])
-    stage.policy()
-    tier = stage.tier(rate="50M")
-    stage.run()
-    stage.now += 60
-
-    def lower(raw: dict[str, Any]) -> None:
-        raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "1M"
-
-    stage.kubernetes.edit(tier, lower)
+    lower_a_contract(stage)
     store.takes_seconds = 35.0
     stage.run()
     assert stage.produce() == "25000000"

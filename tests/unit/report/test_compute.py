@@ -626,10 +626,10 @@ def test_a_factor_far_from_one_is_a_warning_and_doubts_whoever_it_was_applied_to
     assert [(one.broker, one.bounded_windows) for one in figures.calibration] == [(1, 1), (2, 0)]
     assert [(one.member, one.highest_factor) for one in figures.doubtful] == [("user=etl", 1.42)]
     page = page_html(figures)
-    assert "Bills of this period are doubtful: on 1 of 2" in page
+    assert "Bills of this period are suspect: on 1 of 2" in page
     assert "1.420" in page
     calm = page_html(figures_of(small_request(usage, nics, usage_5m=fine[2:])))
-    assert "Bills of this period are doubtful" not in calm
+    assert "Bills of this period are suspect" not in calm
 
 
 def test_the_page_bills_nobody_a_promise_that_is_true_of_brokers_only() -> None:

@@ -1,5 +1,6 @@
 """The figures of `make house`, on small made-up trees."""
 
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -155,6 +156,9 @@ def test_documents_manifests_and_messages_are_read_and_decisions_are_not() -> No
     names = {name for name, _ in house.texts_for_people(ROOT)}
     assert {"README.md", "docs/operations.md", "charts/tidegate/values.yaml"} <= names
     assert "operator/tidegate/cli.py" in names
+    page = dict(house.texts_for_people(ROOT))["operator/tidegate/report/templates/page.html"]
+    assert "Less certain members" in page
+    assert not re.search(r"[<>{}]", page)
     assert not [name for name in names if "/adr/" in name]
 
 
