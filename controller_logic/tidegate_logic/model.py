@@ -326,7 +326,7 @@ class AdviceTerms:
 class Advice:
     """What usage says of one byte rate of a contract, in the contract's form and bytes/s.
 
-    `recommended` None = nothing, for `reason`. `applied` is what stands in place of `declared`;
+    `recommended` None = nothing, for `reason`. `applied` is what stands instead of `declared`;
     None = the declared rate stands.
     """
 
@@ -516,7 +516,7 @@ class Policy:
     write_budget_period_seconds: float = 900.0
     max_removal_percent: int = 50
     confirmed_removal: str = ""
-    resync: str = ""  # the value of the annotation that asks to compare everything anew, once
+    resync: str = ""  # the value of the annotation that asks to compare everything again, once
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     # whether it names metrics: without them nothing is throttled, and nothing stays throttled

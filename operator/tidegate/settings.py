@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 STANDARD_STREAM = (
-    "-"  # in place of a file's path: standard output for a writer, standard input for a reader
+    "-"  # instead of a file's path: standard output for a writer, standard input for a reader
 )
 
 
@@ -34,7 +34,7 @@ def default_identity() -> str:
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
-ANY = "*"  # in place of a name or host: all of them
+ANY = "*"  # instead of a name or host: all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -501,7 +501,7 @@ def _words(usage: DirectionUsage, window: str, *, headroom_percent: int) -> str:
 def _applied(
     tiers: tuple[Tier, ...], advice: Mapping[tuple[str, str], tuple[Advice, ...]]
 ) -> tuple[Tier, ...]:
-    """The tiers with applied rates in place of declared ones; others come back as they are."""
+    """The tiers with applied rates instead of declared ones; others come back as they are."""
     changes = {
         owner: {one.key: one.applied for one in said if one.applied is not None}
         for owner, said in advice.items()

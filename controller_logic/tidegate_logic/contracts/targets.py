@@ -393,7 +393,7 @@ def _managed_keys(contract: Contract) -> frozenset[QuotaKey]:
     return frozenset(key for key, rate in (*rates, *_fixed(contract)) if rate is not None)
 
 
-# What a member may be throttled to, and what a held key means in place of its contract.
+# What a member may be throttled to, and what a held key means instead of its contract.
 
 
 HeldKeys = Mapping[QuotaKey, Throttled]

@@ -78,7 +78,7 @@ class Contention:
         return f"Kafka does not record who. To end it at once: {self.command(policy_key)}"
 
     def command(self, policy_key: str) -> str:
-        """The command that has this entity compared anew at once."""
+        """The command that has this entity compared again at once."""
         return resync_command(policy_key, self.entity)
 
 
@@ -172,7 +172,7 @@ def _changed(
 ) -> tuple[tuple[QuotaKey, str | None, str | None], ...]:
     """The keys that another writer changed, with what stands now and what should.
 
-    A contract that somebody else writes does no harm; in place of a throttle it does.
+    A contract that somebody else writes does no harm; where a throttle should be it does.
     """
     if stored.ledger is None or stored.problem is not None:
         return ()

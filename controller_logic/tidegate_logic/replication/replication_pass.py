@@ -122,7 +122,7 @@ _Given = tuple[float, Mapping[Level, float]]
 
 @dataclass(frozen=True, slots=True)
 class ReplicationMemory:
-    """What one pass hands to the next; if it is lost, only speeds and distances begin anew.
+    """What one pass hands to the next; if it is lost, only speeds and distances begin again.
 
     `written_at_seconds` is when each resource was written last, `seen_ours` what of ours was there
     in the last pass, `removed` how often somebody took it away while it was wanted, `leftovers`

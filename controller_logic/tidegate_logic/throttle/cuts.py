@@ -218,7 +218,7 @@ def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[Throttle
     """The next steps between two rounds, of those that the last round lowered.
 
     Where one of its brokers is over its limit, a client goes on to the goal of that round. Where
-    replication needs room its goal is made anew each time, for what replication leaves does not
+    replication needs room its goal is made again each time, for what replication leaves does not
     depend on how far clients are on their way. A step goes as far as a window allows that holds
     nothing from before the last one. Not for L1, which lower levels may yet spare. Nor where many
     of a level give: their writes are spread over a whole sawtooth period, and each saves little.

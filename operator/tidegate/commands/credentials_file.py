@@ -1,4 +1,4 @@
-"""Credentials from a file, in place of the Secrets that a policy names.
+"""Credentials from a file, instead of the Secrets that a policy names.
 
 The file is YAML with keys and plain values, or Secrets as `kubectl get secret -o yaml` prints them:
 one, several documents, or a list. The names of the Secrets do not matter, only their keys. Values

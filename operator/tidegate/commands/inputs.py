@@ -545,7 +545,7 @@ def metrics_of(
 ) -> MetricsSettings | None:
     """The settings for the policy's Prometheus; None where it declares no metrics.
 
-    `credentials` is a file in place of the Secrets, `url` an address in place of the policy's.
+    `credentials` is a file instead of the Secrets, `url` an address instead of the policy's.
     Raises what reading any of them raises.
     """
     spec = source.declared.spec.metrics
@@ -633,7 +633,7 @@ def _unseen_kafka_users(declared: Declared) -> Iterator[Note]:
 
 
 def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
-    """The policy's cluster with the command line's addresses in place of its own."""
+    """The policy's cluster with the command line's addresses instead of its own."""
     changes: dict[str, Any] = {}
     if options.bootstrap_servers:
         changes["bootstrap_servers"] = options.bootstrap_servers

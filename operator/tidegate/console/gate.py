@@ -163,7 +163,7 @@ class Gate:
             if not is_known:
                 if not self._strangers.take():
                     return 429, "too many pages connect right now"
-                # NiceGUI refuses that at once, and the browser asks for its page anew
+                # NiceGUI refuses that at once, and the browser asks for its page again
                 query |= {"client_id": ["none"], "implicit_handshake": ["true"]}
                 scope["query_string"] = urlencode(query, doseq=True).encode("latin-1")
         return None

@@ -69,7 +69,7 @@ class Kept:
         self.made = 0  # how many pieces had to be made
 
     def begin(self) -> None:
-        """Begin the page anew."""
+        """Begin the page again."""
         self._before, self._now = self._now, {}
 
     def piece(self, name: str, of: tuple[object, ...], make: Callable[[], Piece]) -> Piece:

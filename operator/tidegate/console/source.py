@@ -40,7 +40,7 @@ from tidegate_logic.model import Direction, Level, Topology
 log = structlog.get_logger(__name__)
 
 KINDS: Final = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
-_WATCH_SECONDS: Final = 30  # then asked for anew, so that a silent server is noticed
+_WATCH_SECONDS: Final = 30  # then asked for again, so that a silent server is noticed
 _AGAIN_SECONDS: Final = 2.0
 _SHORTEST_READING_SECONDS: Final = 5.0
 _PAST_SECONDS: Final = 10.0

@@ -27,7 +27,7 @@ REPLACE_CLAIM = "tidegate.io/replace-claim"  # the annotation that names the cla
 class Claim:
     """The one policy that writes this cluster's quotas, whatever Kubernetes cluster it is in.
 
-    A policy has another uid in every Kubernetes cluster, and after it was made anew. `holder` is
+    A policy has another uid in every Kubernetes cluster, and after it was made again. `holder` is
     the operator process that writes, since `since_seconds`. `epoch` counts these processes: each
     take-over, by another policy or by another replica, is one more; 0 = version 0.1 wrote the
     claim, which kept neither of the three. `former` are the

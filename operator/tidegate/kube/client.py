@@ -323,7 +323,7 @@ class CoreObjects:
     def replace(
         self, namespace: str, plural: str, name: str, *, body: Mapping[str, Any], **options: Any
     ) -> Any:
-        """PUT an object in place of the one of its name.
+        """PUT an object over the one of its name.
 
         The server compares the resource version.
         """

@@ -302,7 +302,7 @@ class SharedLease:
         return now < until
 
     def _observe(self, present: LeaseRecord | None) -> None:
-        """Start counting anew when the Lease changed.
+        """Start counting again when the Lease changed.
 
         The clock is read after the answer came, so never too early.
         """
@@ -386,7 +386,7 @@ class LeftLeases:
     """Deletes the operator's Leases of no use: their policy was let go while no replica held them.
 
     Another release may have policies of its own with Leases in the same namespace: those it renews.
-    One that was not renewed for a minute is made anew where it is needed after all.
+    One that was not renewed for a minute is made again where it is needed after all.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The connection of one policy to its Kafka cluster, opened on first use.
 
-It is opened anew when the policy or a Secret changes. Store and topology reconnect by themselves,
+It is opened again when the policy or a Secret changes. Store and topology reconnect by themselves,
 so its health is not watched here.
 """
 
@@ -417,7 +417,7 @@ def _where_the_ledger_is(
 def _require_readable(store: QuotaStore, brokers_address: str) -> None:
     """Raise where brokers have moved to KRaft and the ledger from before cannot be read.
 
-    A ledger begun anew would take what Tidegate wrote for what was there before it.
+    A new ledger would take what Tidegate wrote for what was there before it.
     """
     try:
         store.facts()
@@ -453,7 +453,7 @@ class _Wanted:
 
 
 class Renewed(Generic[Origin, Opened]):
-    """An open resource with a private folder, opened anew when its origin has changed.
+    """An open resource with a private folder, opened again when its origin has changed.
 
     One thread at a time may use it. `read` gets the last origin and returns the present one, with
     its Secrets; it is called once a minute. `close` must not raise.
@@ -482,7 +482,7 @@ class Renewed(Generic[Origin, Opened]):
         return self._origin
 
     def current(self, *, is_outdated: bool = False) -> Opened:
-        """The open resource; `is_outdated` = read anew now. Raises what `read` and `opener` do."""
+        """The open resource; `is_outdated` = read again now. Raises what `read` and `opener` do."""
         if (
             self._opened is not None
             and not is_outdated

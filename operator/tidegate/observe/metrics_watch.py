@@ -199,7 +199,7 @@ class _Round:
 
 
 class _Source:
-    """The reader, made anew when a Secret changed. Belongs to the round's thread."""
+    """The reader, made again when a Secret changed. Belongs to the round's thread."""
 
     def __init__(self, namespace: str, spec: MetricsSource, dependencies: Dependencies) -> None:
         self._namespace = namespace

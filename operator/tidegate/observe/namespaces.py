@@ -38,7 +38,7 @@ def labels_now(kubernetes: Kubernetes) -> NamespaceLabels:
 
 
 class KnownLabels:
-    """Labels of namespaces, each read anew after 15 s. For one caller at a time.
+    """Labels of namespaces, each read again after 15 s. For one caller at a time.
 
     A pass waits only for labels that are not known at all: else they are read beside it, and those
     read last count for `keep_seconds` while Kubernetes does not answer. `beside` False = every
@@ -134,7 +134,7 @@ class TierAdmission:
     """Lets tiers of the policy's own namespace in, and of others as spec.allowedTiers says.
 
     By tier: `not_let_in` has why not, `unknown` why it is not known. `lets_in` answers for a
-    namespace in place of its labels, and raises as they do.
+    namespace instead of its labels, and raises as they do.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Reading KafkaUsers is a right that the operator may have or not; without it, and without Strimzi's
 custom resources, quotas go on as if there were no KafkaUsers. Once they were read, what they say
-counts for a while although they cannot be read anew, whatever the cause.
+counts for a while although they cannot be read again, whatever the cause.
 """
 
 import re
@@ -28,7 +28,7 @@ KAFKA_USERS = tuple(
 # The distance of two readings where one takes no longer than 0.8 s. It is less than that of two
 # passes (15 s), so that each pass begins one and the next knows it: a change is seen within 30 s.
 KAFKA_USERS_AGE_SECONDS = 12.0
-# where there is no right, or no such kind: asked for anew after this
+# where there is no right, or no such kind: asked for again after this
 REFUSED_AGE_SECONDS = 60.0
 # the distance of two readings, in times that the first takes
 _AFTER_AN_ANSWER, _AFTER_A_FAILURE = 15.0, 4.0
@@ -160,7 +160,7 @@ def _is_an_answer(error: TidegateError) -> bool:
 
 
 class KnownKafkaUsers:
-    """The KafkaUsers of one cluster, read anew beside the passes. For one caller at a time.
+    """The KafkaUsers of one cluster, read again beside the passes. For one caller at a time.
 
     A pass waits for the first reading only. After a failure, those read last count for
     `keep_seconds`. `beside` False = every reading is waited for.

@@ -20,7 +20,7 @@ Wanted = Callable[[Entity], bool]
 WINDOW_SECONDS = 300
 _HOUR = 3600
 _MOST_UNREAD = 6  # pieces without an answer, before the server is left alone
-# A broker that began anew has two series in the window of its restart; more in a row are two
+# A broker that began again has two series in the window of its restart; more in a row are two
 # series, or two brokers, at once.
 _ROW = 3
 

@@ -317,7 +317,7 @@ class Prometheus(SchemaModel):
 
 
 class MetricQueries(SchemaModel):
-    """PromQL in place of the preset's: plain selectors.
+    """PromQL instead of the preset's: plain selectors.
 
     A selector is `metric{...}` without function, range or sum, so that samples keep their own
     times. Each series must have the label that names its broker.

@@ -222,7 +222,7 @@ MAX_DAYS_AHEAD = 30
 
 
 class OverrideRates(SchemaModel):
-    """Byte rates in place of a contract's, in exactly one form."""
+    """Byte rates instead of a contract's, in exactly one form."""
 
     per_partition: DirectionRates | None = Field(
         default=None, description=f"{PER_PARTITION} Members without topics cannot have it."

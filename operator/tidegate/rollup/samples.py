@@ -73,7 +73,7 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Hang up; the next read connects anew."""
+        """Hang up; the next read connects again."""
         ...
 
 

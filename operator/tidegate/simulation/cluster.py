@@ -120,7 +120,7 @@ class _Bucket:
     mutes: list[tuple[int, int]] = field(default_factory=list)
 
     def offer(self, second: int) -> tuple[float, float]:
-        """What it wants anew in this second, and what it would move with what waits."""
+        """What it newly wants in this second, and what it would move with what waits."""
         fresh = sum([one.bytes_per_second for one in self.demands if one.wants(second)])
         if self.waiting <= _NOTHING:
             return fresh, fresh
@@ -272,7 +272,7 @@ class SimulatedCluster:
 
 @value(frozen=True, slots=True)
 class _Offer:
-    """What a bucket wants anew in a second, and what it would move with what waits."""
+    """What a bucket newly wants in a second, and what it would move with what waits."""
 
     bucket: _Bucket
     fresh: float

@@ -326,7 +326,7 @@ class SimulatedOperator:
         return decision
 
     def taken(self) -> Mapping[RateKey, tuple[int | None, bool]]:
-        """What brokers have to obey anew: the quota, and whether it is a throttle."""
+        """What brokers have to obey from now on: the quota, and whether it is a throttle."""
         changed, self._changed = self._changed, set()
         return {
             (entity, way): (self.in_force((entity, way)), self._is_throttle(entity, way))

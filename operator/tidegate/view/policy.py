@@ -203,7 +203,7 @@ class PolicyNow:
     """Everything that pages show of one policy. `events` are the newest first.
 
     At `judged_until_seconds` a reading becomes too old or counts at last, and what was judged by it
-    is judged anew.
+    is judged again.
     """
 
     key: str

@@ -54,7 +54,7 @@ class Sink(Protocol):
 
 
 class AuditFile(WatchedFileHandler):
-    """One file that is only appended to; opened anew when logrotate moved it away.
+    """One file that is only appended to; opened again when logrotate moved it away.
 
     The base class watches for that (`create`, `copytruncate`). The bytes are written here: a stream
     with a buffer would keep what a full disk refused and write it later, behind a torn line, when

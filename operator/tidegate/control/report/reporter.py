@@ -98,7 +98,7 @@ class PassReport:
     context: Context = field(default_factory=copy_context, repr=False, compare=False)
 
     def after(self, earlier: "PassReport") -> "PassReport":
-        """This report in place of both: the objects as they are now, and the writes of both."""
+        """This report instead of both: the objects as they are now, and the writes of both."""
         resynced = self.resynced or earlier.resynced
         return replace(self, written=earlier.written + self.written, resynced=resynced)
 

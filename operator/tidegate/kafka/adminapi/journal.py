@@ -179,7 +179,7 @@ class Journal:
         return self._claim is None and not self.items
 
     def forget(self) -> None:
-        """Start from nothing, as a topic that was made anew does."""
+        """Start from nothing, as a topic that was made again does."""
         self.items.clear()
         self.strange.clear()
         self._claim = self._moved = self.throttles = None

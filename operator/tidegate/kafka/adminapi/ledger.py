@@ -246,7 +246,7 @@ class TopicLedger:
 
 
 def _pause(attempt: int) -> None:
-    """Before the next attempt: none before the second, which asks anew who leads.
+    """Before the next attempt: none before the second, which asks again who leads.
 
     The broker that led may just have died, and quotas wait to be corrected.
     """

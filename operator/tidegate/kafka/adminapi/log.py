@@ -183,7 +183,7 @@ class LedgerLog:
         if producer is None:
             raise Fenced("this process has not become the writer")
         try:
-            # asked anew: one that died would leave an open transaction, which the coordinator
+            # asked again: one that died would leave an open transaction, which the coordinator
             # takes a second to end, as it goes on asking the dead broker
             leader = self._leader()
             is_other = self._position > 0 and self._topic != self._read_topic

@@ -192,7 +192,7 @@ class EntityNodes:
     def is_still(self, seen: StoredQuota) -> bool:
         """Whether nothing has changed since `seen`, so that a write decided on it may go ahead.
 
-        The contents count as well as the versions, which start at 0 again when a node is made anew.
+        The contents count as well as the versions, which start at 0 when a node is created again.
         A node that holds nothing is the same as no node: it appears by itself when a child of the
         entity gets a quota.
         """

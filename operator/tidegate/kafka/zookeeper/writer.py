@@ -118,7 +118,7 @@ class NodeChange:
 
     @property
     def creates(self) -> bool:
-        """Whether the node is made anew."""
+        """Whether the node is created."""
         return self.before is None and self.after is not None
 
     @property
@@ -265,7 +265,7 @@ _ATTEMPTS = 5
 
 @dataclass
 class BatchWriter:
-    """Writes one batch to one tree; made anew for each batch.
+    """Writes one batch to one tree; a new one for each batch.
 
     `outcomes` grows until every write has one.
     """

@@ -125,7 +125,7 @@ def without_spikes(samples: Samples, most: float) -> Samples:
 def growth(samples: Samples, *, most: float = MOST_BYTES_PER_SECOND) -> Growth:
     """Return how the counter grew; a restarted one by what it shows, since it started.
 
-    More than `most` bytes per second is no growth. A process that started anew may be an exporter's
+    More than `most` bytes per second is no growth. A process that restarted may be an exporter's
     of its own, whose restart is none of the broker's: a count that did not fall began at 0 only
     where the rate around explains it.
     """

@@ -493,7 +493,7 @@ _MADE: Mapping[str, Callable[[str], TidegateError]] = {
 
 @contextmanager
 def workers_errors() -> Iterator[None]:
-    """Raise a worker's own error of tidegate.errors in place of Spark's.
+    """Raise a worker's own error of tidegate.errors instead of Spark's.
 
     RetryLater where the worker was lost. Everything else goes on as it is: it is a bug.
     """

@@ -6,7 +6,7 @@
     publication  what workers stage is verified and written sorted, then the manifest swapped
     iceberg      the same files as Iceberg tables, for engines that know no manifests
     upkeep       one sorted file a day instead of one an hour, retention, unnamed files removed
-    verify       every file read anew, tables compared with each other, and hours that are missing
+    verify       every file read again, tables compared with each other, and hours that are missing
 
 No lock and no rename is needed: files have names of their own for each run, and one object's write
 is atomic. Two runs of a window at once leave the one that came last. What rows mean is `schemas`'

@@ -137,7 +137,7 @@ class Owner:
     """Whose usage it is: the policy's uid and namespace/name, and Kafka's cluster id; "" = unknown.
 
     `former_uids` are of policies whose tables it may go on with, such as itself before it was
-    deleted and created anew.
+    deleted and created again.
     """
 
     policy_uid: str = ""
@@ -192,7 +192,7 @@ def _differ(one: str, other: str) -> bool:
 
 
 def with_owner(rows: pa.Table, owner: Owner) -> pa.Table:
-    """The rows with the columns of their owner in place of whatever they have there."""
+    """The rows with the columns of their owner instead of whatever they have there."""
     own = [name for name in rows.schema.names if name in OWNER.names]
     found = rows.drop_columns(own)
     for number, (field_, value) in enumerate(

@@ -42,7 +42,7 @@ def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> 
     """Replace the file's content; an OSError (disk full, no right) leaves the old one.
 
     Without `outlives_power` nothing is forced to the disk: for files that are useless once this
-    machine starts anew.
+    machine starts again.
     """
     for attempt in range(_ATTEMPTS):
         try:

@@ -278,7 +278,7 @@ def _overlapping(
     return tuple(window for window in windows if window.overlaps(start_ms, end_ms))
 
 
-# A published window is outdated when the rows that it was made from were published anew: a run was
+# A published window is outdated when the rows that it was made from were published again: a run was
 # killed between two tables, or late samples came. Only stamps are compared, no rows are read. A
 # source that expired (retention) outdates nothing.
 

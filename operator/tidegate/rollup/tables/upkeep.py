@@ -33,7 +33,7 @@ from tidegate.rollup.tables.publication import (
 from tidegate.rollup.tables.storage import StoredFile, is_unfinished
 from tidegate.rollup.tables.store import Part, UsageStore, is_current, resolve
 
-# Compaction: one sorted file a day in place of one or more an hour, for tables that are published
+# Compaction: one sorted file a day instead of one or more an hour, for tables that are published
 # by the hour. No row changes. The day's manifest names the stamp of every hour in its file. An hour
 # that is published again later replaces its rows there, and the next compaction takes it in. The
 # hours' own files stay until a clean-up removes them.

@@ -360,7 +360,7 @@ class Verdict:
 
     @property
     def is_whole(self) -> bool:
-        """Whether, beyond that, no time is missing and nothing waits to be made anew."""
+        """Whether, beyond that, no time is missing and nothing waits to be made again."""
         return not (self.broken or self.gaps or self.outdated)
 
     def document(self) -> Mapping[str, object]:
@@ -492,7 +492,7 @@ def _gaps(kind: TableKind, found: Sequence[Window]) -> list[Finding]:
 def _outdated(
     table: str, targets: Sequence[Manifest], finer: Sequence[str], *, sources: Sequence[Manifest]
 ) -> list[Finding]:
-    """What was made from rows that were published anew since."""
+    """What was made from rows that were published again since."""
     message = f"was made before {' or '.join(finer)} was published as it is now."
     return [Finding(table, window.name, message) for window in outdated_among(targets, sources)]
 

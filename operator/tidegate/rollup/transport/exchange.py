@@ -327,7 +327,7 @@ class Exchange:
         )
 
     def close(self) -> None:
-        """Hang up; the next question connects anew."""
+        """Hang up; the next question connects again."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

@@ -196,7 +196,7 @@ def _frames(answer: bytes) -> tuple[list[int], list[int], list[int], int | None]
 
 
 def _text(rest: bytes) -> str:
-    """What stands in place of a frame, if it is text."""
+    """What stands instead of a frame, if it is text."""
     said = rest[:200].decode("ascii", "replace").strip()
     return f'; it reads "{said}"' if said.isprintable() and "\ufffd" not in said else ""
 

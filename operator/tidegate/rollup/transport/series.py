@@ -230,7 +230,7 @@ class HistoryReader(ABC):
         return [self._rows(next(stored), one) if one.start_ms < one.end_ms else [] for one in asked]
 
     def close(self) -> None:
-        """Hang up; the next read connects anew."""
+        """Hang up; the next read connects again."""
         self._exchange.close()
 
     def _rows(self, stored: StoredSeries, asked: ReadRequest) -> list[SeriesSamples]:
