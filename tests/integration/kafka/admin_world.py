@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from lab.kafka import BrokersLab
 from lab.process import patience, wait_until
+from tidegate.kafka.adminapi import log
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.log import LedgerLog
 from tidegate.kafka.adminapi.quotas import alter, describe
@@ -147,9 +149,9 @@ class AdminWorld:
 
     def _newest(self, key: bytes) -> bytes | None:
         # as its writer, for whom the end of the last transaction has been written down
-        log = LedgerLog(self.others, self.topic)
-        log.become_writer()
-        _, entries = log.news()
+        ledger = LedgerLog(self.others, self.topic)
+        ledger.become_writer()
+        _, entries = ledger.news()
         return {entry.key: entry.value for entry in entries}.get(key)
 
     def break_record(self, entity: Entity) -> None:
@@ -157,10 +159,10 @@ class AdminWorld:
 
     def append(self, key: bytes, value: bytes | None) -> None:
         """Write to the ledger's topic, as its writer."""
-        log = LedgerLog(self.others, self.topic)
-        log.become_writer()
-        log.commit([(key, value)])
-        log.become_writer()  # once the end of that transaction is written down, and can be read
+        ledger = LedgerLog(self.others, self.topic)
+        ledger.become_writer()
+        ledger.commit([(key, value)])
+        ledger.become_writer()  # once the end of that transaction is written down, and can be read
 
     def lose_next_request(self) -> None:
         self.client.before("EndTxn", lose)
@@ -179,11 +181,16 @@ class AdminWorld:
 
 
 def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
-    """The shared brokers without any quota, and a ledger of this test alone."""
+    """The shared brokers without any quota, and a ledger of this test alone.
+
+    Readers wait for the end of a transaction for longer than Tidegate does by default: busy brokers
+    may write it down seconds after the answer, and a reader leaves the transaction out until then.
+    """
     servers = tuple(kafka.bootstrap_servers.split(","))
     settings = KafkaConnection(servers, request_timeout_seconds=patience(10))
     world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
     world.clear()
-    yield world
+    with patch.object(log, "_MARKED_WITHIN_SECONDS", patience(2)):
+        yield world
     world.clear()
     world.close()
