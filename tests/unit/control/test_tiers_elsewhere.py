@@ -61,7 +61,7 @@ def test_a_tier_is_let_in_by_the_labels_of_its_namespace_and_leaves_with_them(st
     stage.kubernetes.put_namespace("team-b", {})
     stage.now += 14
     stage.run()
-    assert stage.produce(BOB) == "10000000", "labels are read anew after 15 s"
+    assert stage.produce(BOB) == "10000000", "labels are read again after 15 s"
     stage.now += 2
     stage.run()
     assert stage.produce(BOB) == "10000000", "it may be let in again within the grace"
@@ -321,7 +321,7 @@ def test_a_kubernetes_that_hangs_delays_no_pass_once_labels_are_known() -> None:
     now[0] = 40.0
     for number in range(3, 8):
         labels(f"team-{number}")
-    wait_until(lambda: kubernetes.asked == 12, "all five to be read anew", timeout_seconds=10)
+    wait_until(lambda: kubernetes.asked == 12, "all five to be read again", timeout_seconds=10)
 
 
 def test_after_a_failure_kubernetes_is_left_alone_for_a_while(stage: Stage) -> None:

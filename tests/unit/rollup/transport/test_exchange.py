@@ -217,11 +217,11 @@ def test_an_answer_of_the_right_kind_with_other_content_is_refused(
 def test_an_answer_that_prometheus_itself_calls_partial_is_not_used() -> None:
     body = (
         '{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["a store '
-        'is away"]}'
+        'is down"]}'
     )
     error, _ = failure(says(200, body, "application/json"), RangeSelector)
     assert isinstance(error, Incomplete)
-    assert "a store is away" in error.message
+    assert "a store is down" in error.message
 
 
 def test_native_histograms_are_a_clear_error(golden: Callable[[str], None]) -> None:
