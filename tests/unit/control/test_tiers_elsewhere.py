@@ -143,13 +143,13 @@ def test_a_member_that_a_tier_in_doubt_names_too_says_so(stage: Stage, *, broken
     stage.policy(allowedTiers=SELECTOR)
     own = stage.tier()
     if broken:
-        doubtful = stage.tier("doubtful", user="alice")
-        stage.kubernetes.edit(doubtful, lambda raw: raw["spec"].update(level="Unheard"))
-        reason, why = "InvalidSpec", "BusinessTier streaming/doubtful may be the one that counts"
+        suspect = stage.tier("suspect", user="alice")
+        stage.kubernetes.edit(suspect, lambda raw: raw["spec"].update(level="Unheard"))
+        reason, why = "InvalidSpec", "BusinessTier streaming/suspect may be the one that counts"
     else:
-        stage.tier("doubtful", user="alice", namespace="team-b")
+        stage.tier("suspect", user="alice", namespace="team-b")
         stage.kubernetes.namespace_labels = lambda _: (_ for _ in ()).throw(AWAY)
-        reason, why = "NamespacesUnread", "BusinessTier team-b/doubtful may be the one that counts"
+        reason, why = "NamespacesUnread", "BusinessTier team-b/suspect may be the one that counts"
     stage.run()
     (member,) = stage.kubernetes.get(own)["status"]["members"]
     assert member["state"] == "Held"
