@@ -135,7 +135,8 @@ def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
     """Documents, manifests and charts whole, of Python comments and texts, of pages what stands
     between their tags.
     """
-    places = ("README.md", "CONTRIBUTING.md", "docs", "crds", "charts", "examples")
+    pages = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "docs")
+    places = (*pages, "crds", "charts", "deploy", "examples")
     for path in (found for place in places for found in _files(root / place)):
         name = path.relative_to(root).as_posix()
         if path.suffix in {".md", ".yaml", ".txt", ".tpl", ".json"} and not _ASIDE.search(name):

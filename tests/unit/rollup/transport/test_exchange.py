@@ -369,7 +369,7 @@ def test_no_more_requests_are_under_way_at_once_than_allowed() -> None:
     assert most == 2
 
 
-def test_whoever_gets_no_slot_in_time_says_so(golden: Callable[[str], None]) -> None:
+def test_a_reader_without_a_slot_in_time_says_so(golden: Callable[[str], None]) -> None:
     with (
         answering(good) as server,
         RequestSlots(server.url, 1).taken(until_monotonic_seconds=0),
