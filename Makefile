@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 # The interpreter of the machine, never a downloaded one.
 export UV_PYTHON_DOWNLOADS := never
 export UV_PYTHON := 3.11
-# Tests start dozens of interpreters; where compiled code may not be kept, each would compile all its libraries anew.
+# Tests start dozens of interpreters; where compiled code may not be kept, each would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 # Types of unchanged files are not worked out again by each new checkout: a minute of a processor.
 export MYPY_CACHE_DIR ?= $(CACHE)/tidegate-lab/mypy
