@@ -63,7 +63,7 @@ test: setup ## Set everything up and run the tests, those on real parts too (tho
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (three minutes alone)
-	nice -n 12 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
+	nice -n 8 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
