@@ -47,8 +47,16 @@ class QueueNames:
 
     @property
     def group(self) -> str:
-        """The consumer group of positions, and of membership by Kafka's protocol."""
+        """The consumer group whose offsets are the positions. It never has members."""
         return f"{self.prefix}.forwarders"
+
+    @property
+    def membership_group(self) -> str:
+        """The consumer group of membership by Kafka's protocol.
+
+        It is a separate one: brokers refuse plain offset commits in a group that has members.
+        """
+        return f"{self.prefix}.members"
 
     def transactional_id(self, member: str) -> str:
         """The id of a member's transactions."""
