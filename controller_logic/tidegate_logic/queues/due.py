@@ -90,6 +90,7 @@ class ClockOffset:
 
     def __init__(self) -> None:
         self._probes: deque[_Bounds] = deque(maxlen=_KEPT_PROBES)
+        self._best: _Bounds | None = None  # replaced as a whole, so that any thread may read it
 
     def add(self, sent_ms: float, answered_ms: float, append_ms: int) -> None:
         """A record that was sent and acknowledged at these own times, and appended then.
@@ -97,22 +98,24 @@ class ClockOffset:
         Brokers cut their time to whole milliseconds.
         """
         new = _Bounds(answered_ms, sent_ms - append_ms - 1, answered_ms - append_ms)
-        if self._probes and not self._agrees(new):
+        if self._best is not None and not (
+            new.least_ms <= _most(self._best, answered_ms)
+            and self._least(answered_ms) <= new.most_ms
+        ):
             self._probes.clear()
         self._probes.append(new)
+        self._best = min(self._probes, key=lambda probe: _most(probe, answered_ms))
 
     def most_ms(self, now_ms: float) -> float | None:
         """The most that the own clock can be ahead now; None before the first probe.
 
         The own time less this is never later than the brokers' time.
         """
-        return min((p.most_ms + _drift(p, now_ms) for p in self._probes), default=None)
+        return None if self._best is None else _most(self._best, now_ms)
 
-    def _agrees(self, new: _Bounds) -> bool:
-        most = self.most_ms(new.at_ms)
-        least = max(p.least_ms - _drift(p, new.at_ms) for p in self._probes)
-        return most is not None and new.least_ms <= most and least <= new.most_ms
+    def _least(self, now_ms: float) -> float:
+        return max(p.least_ms - (now_ms - p.at_ms) * _DRIFT for p in self._probes)
 
 
-def _drift(probe: _Bounds, now_ms: float) -> float:
-    return max(0.0, now_ms - probe.at_ms) * _DRIFT
+def _most(probe: _Bounds, now_ms: float) -> float:
+    return probe.most_ms + max(0.0, now_ms - probe.at_ms) * _DRIFT
