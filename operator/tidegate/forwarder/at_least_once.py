@@ -31,6 +31,9 @@ class AtLeastOnce:
         self._chunks: dict[str, deque[Chunk]] = defaultdict(deque)
         self._uncommitted: dict[str, Level] = {}
 
+    def open(self) -> None:
+        """Nothing has to be done before the first record."""
+
     def has_room(self, now_ms: float) -> bool:
         """Whether anything more may be sent now."""
         fresh = [

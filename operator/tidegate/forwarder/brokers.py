@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 
 from tidegate.errors import Unreachable
-from tidegate.forwarder.settings import ForwarderSettings
+from tidegate.forwarder.settings import ForwarderSettings, any_client_settings
 from tidegate_logic.queues.due import ClockOffset
 from tidegate_logic.reasons import Reason
 
@@ -59,7 +59,7 @@ class Brokers:
         """How far the machine's clock is ahead of the brokers', at the last probe."""
         self._producer = Producer(
             {
-                **settings.client,
+                **any_client_settings(settings),
                 "acks": 1,
                 "linger.ms": 0,
                 "message.timeout.ms": _PROBE_TIMEOUT_MS,

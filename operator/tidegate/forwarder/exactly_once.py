@@ -13,6 +13,7 @@ log = structlog.get_logger(__name__)
 
 _MOST_RECORDS = 20_000
 _MOST_BYTES = 4 * 1024 * 1024
+_INIT_SECONDS = 30.0
 _CALL_SECONDS = 10.0
 _PATIENCE_SECONDS = 60.0
 _LONGEST_WAIT_SECONDS = 0.05
@@ -28,6 +29,10 @@ class ExactlyOnce:
     def __init__(self, producer: Producer, outbox: Outbox) -> None:
         self._producer = producer
         self._outbox = outbox
+
+    def open(self) -> None:
+        """Register for transactions."""
+        self._producer.init_transactions(_INIT_SECONDS)
 
     def has_room(self, now_ms: float) -> bool:  # noqa: ARG002
         """Nothing is on its way between two calls."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import structlog
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from tidegate.forwarder.at_least_once import AtLeastOnce
 from tidegate.forwarder.brokers import Brokers
@@ -26,27 +26,30 @@ from tidegate.forwarder.metrics import ForwarderMetrics
 from tidegate.forwarder.outbox import Outbox, StartAgain
 from tidegate.forwarder.settings import (
     ForwarderSettings,
-    Guarantee,
     consumer_settings,
     producer_settings,
     read_ahead_bytes,
 )
 from tidegate.forwarder.targets import Targets
+from tidegate.queues.names import Guarantee
 from tidegate_logic.queues.due import DueHeap
 
 log = structlog.get_logger(__name__)
 
-_INIT_SECONDS = 30.0
 _DRAIN_SECONDS = 20.0
 _DUTIES_MS = 1000.0
 _NOTE_MS = 10_000.0
 _REFRESH_MS = 3_600_000.0  # brokers forget offsets that were not committed for a week
 _LONGEST_WAIT_SECONDS = 0.05
 _BLOCKED_MS = 10.0
+_NOBODY = ""  # owner of a level that was released: the next one has nobody to fence
 
 
 class Sender(Protocol):
     """How records are sent and positions committed, by guarantee."""
+
+    def open(self) -> None:
+        """Get ready to send."""
 
     def has_room(self, now_ms: float) -> bool:
         """Whether anything more may be sent now."""
@@ -95,35 +98,35 @@ class Forwarder:
         self._targets = Targets(settings)
         self._listed_at = float("-inf")
         self._heap = DueHeap()
+        self._sender = self._new_sender()
         self._levels: dict[str, Level] = {}
         self._next_duties_ms = float("-inf")
-        self._sender: Sender
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; then finish what is open, commit and leave.
 
-        Raises StartAgain where another member has taken over.
+        Raises StartAgain where another member has taken over, and where a Kafka client gave up.
         """
         sys.setswitchinterval(0.0005)  # at 5 ms, the loop would wait that long for other threads
-        self._sender = self._open_sender()
         self._keeper.start()
-        is_ours = True
+        is_ours = False
         try:
+            self._sender.open()
             while not stop.is_set():
                 self._pass()
             self._finish()
-        except StartAgain:
-            is_ours = False
-            raise
+            is_ours = True
+        except (KafkaException, SystemError) as error:
+            # a fatal error is raised over the delivery reports that come with it: a SystemError
+            raise StartAgain(str(error.__cause__ or error)) from error
         finally:
             self._close(commit=is_ours)
 
-    def _open_sender(self) -> Sender:
+    def _new_sender(self) -> Sender:
         producer = Producer(producer_settings(self._settings, self._membership.member))
         outbox = Outbox(producer, self._targets, self._metrics, self._keeper.has_new_listing)
         if self._settings.guarantee is Guarantee.AT_LEAST_ONCE:
             return AtLeastOnce(producer, outbox)
-        producer.init_transactions(_INIT_SECONDS)
         return ExactlyOnce(producer, outbox)
 
     def _pass(self) -> None:
@@ -191,11 +194,17 @@ class Forwarder:
 
     def _let_go(self, level: Level) -> None:
         level.go_back()
-        level.describe(self._membership.member, self._brokers.clock_ms)
+        level.describe(_NOBODY, self._brokers.clock_ms)
         self._sender.commit([level], self._brokers.now_ms() or 0.0, wait=True)
         self._drop(level)
 
+    def _count_lost(self, level: Level) -> None:
+        if level.newly_lost:
+            self._metrics.lost.labels(level.topic.delay_seconds).inc(level.newly_lost)
+            level.newly_lost = 0
+
     def _drop(self, level: Level) -> None:
+        self._count_lost(level)
         self._sender.forget(level)
         self._heap.drop(level.name)
         del self._levels[level.name]
@@ -215,9 +224,7 @@ class Forwarder:
                 level.committed = _words(level)
                 changed.append(level)
             share = read_ahead_bytes(self._keeper.listing.levels)
-            if level.newly_lost:
-                self._metrics.lost.labels(level.topic.delay_seconds).inc(level.newly_lost)
-                level.newly_lost = 0
+            self._count_lost(level)
             if level.read_ahead_bytes > 2 * share:
                 settings = consumer_settings(self._settings, topics=self._keeper.listing.levels)
                 level.read_with(Consumer(settings), share)
@@ -237,6 +244,7 @@ class Forwarder:
         levels = [*self._levels.values()]
         for level in levels:
             level.go_back()
+            level.describe(_NOBODY, self._brokers.clock_ms)
         if commit:
             with contextlib.suppress(StartAgain):
                 self._sender.commit(levels, self._brokers.now_ms() or 0.0, wait=True)

@@ -18,11 +18,11 @@ from tidegate.forwarder.level import Level
 from tidegate.forwarder.membership import Membership
 from tidegate.forwarder.settings import (
     ForwarderSettings,
-    Guarantee,
+    any_client_settings,
     consumer_settings,
     read_ahead_bytes,
 )
-from tidegate.queues.names import LevelTopic
+from tidegate.queues.names import Guarantee, LevelTopic
 from tidegate.queues.position import PositionNote, parse_note
 from tidegate_logic.reasons import Reason
 
@@ -209,7 +209,7 @@ class Keeper(threading.Thread):
             return
         producer = Producer(
             {
-                **self._settings.client,
+                **any_client_settings(self._settings),
                 "transactional.id": self._settings.names.transactional_id(owner),
                 "transaction.timeout.ms": 10_000,
                 "retry.backoff.ms": 2,

@@ -2,22 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Any
+
+import structlog
 
 from tidegate.kafka.settings import KafkaConnection
-from tidegate.queues.names import QueueNames
+from tidegate.queues.names import Guarantee, QueueNames
+
+log = structlog.get_logger(__name__)
 
 MOST_RECORDS = 10_000
 """Records of a full chunk: what is sent of one level topic at a time."""
 _READ_AHEAD_BYTES = 32 * 1024 * 1024
 _BYTES_PER_RECORD = 500  # what librdkafka keeps beside a record's own bytes
-
-
-class Guarantee(StrEnum):
-    """How often a record may arrive."""
-
-    AT_LEAST_ONCE = "AtLeastOnce"
-    EXACTLY_ONCE = "ExactlyOnce"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,19 @@ def client_settings(connection: KafkaConnection) -> dict[str, object]:
     return found
 
 
+def _report(error: Any) -> None:
+    log.info("Kafka client", problem=error.str())
+
+
+# what clients print by themselves is left out: problems come by the callback, as log lines
+_QUIET: Mapping[str, object] = {"log_level": 2, "error_cb": _report}
+
+
+def any_client_settings(settings: ForwarderSettings) -> dict[str, object]:
+    """What all clients have in common."""
+    return {**_QUIET, **settings.client}
+
+
 def consumer_settings(settings: ForwarderSettings, *, topics: int) -> dict[str, object]:
     """The consumer of one of `topics` level topics, which share the memory for reading ahead.
 
@@ -70,7 +80,7 @@ def consumer_settings(settings: ForwarderSettings, *, topics: int) -> dict[str, 
     """
     share = max(_READ_AHEAD_BYTES // max(topics, 1), 256 * 1024)
     found: dict[str, object] = {
-        **settings.client,
+        **any_client_settings(settings),
         "group.id": settings.names.group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -95,7 +105,7 @@ def read_ahead_bytes(topics: int) -> int:
 def producer_settings(settings: ForwarderSettings, member: str) -> dict[str, object]:
     """The producer of one member."""
     found: dict[str, object] = {
-        **settings.client,
+        **any_client_settings(settings),
         "acks": "all",
         "enable.idempotence": True,
         "partitioner": "murmur2_random",  # as Java's producers, so that a key stays where it was

@@ -4,7 +4,7 @@ import pytest
 
 from lab.kafka import KafkaLab
 from tests.integration.forwarder.queue_world import QueueWorld
-from tidegate.forwarder.settings import Guarantee
+from tidegate.queues.names import Guarantee
 
 
 @pytest.fixture(params=list(Guarantee), ids=str)

@@ -17,8 +17,8 @@ from tests.doubles.membership import FixedMembership
 from tidegate.forwarder.brokers import Brokers
 from tidegate.forwarder.forwarder import Forwarder
 from tidegate.forwarder.metrics import ForwarderMetrics
-from tidegate.forwarder.settings import ForwarderSettings, Guarantee
-from tidegate.queues.names import TARGET_HEADER, QueueNames
+from tidegate.forwarder.settings import ForwarderSettings
+from tidegate.queues.names import TARGET_HEADER, Guarantee, QueueNames
 from tidegate.queues.position import PositionNote, parse_note
 
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -50,6 +50,7 @@ class QueueWorld:
     guarantee: Guarantee
     names: QueueNames = field(init=False)
     metrics: ForwarderMetrics = field(default_factory=ForwarderMetrics)
+    _producer: Producer | None = None
 
     def __post_init__(self) -> None:
         self.names = QueueNames(self.prefix)
@@ -102,7 +103,7 @@ class QueueWorld:
         target: str | bytes | None = None,
     ) -> None:
         """Write records to a level topic, in order."""
-        producer = Producer(
+        producer = self._producer = self._producer or Producer(
             {
                 "bootstrap.servers": self.kafka.bootstrap_servers,
                 "enable.idempotence": True,

@@ -89,9 +89,9 @@ def test_a_stopped_forwarder_has_committed_what_it_sent(queue: QueueWorld) -> No
         assert running.failure is None
         assert running.membership.closed
         offset, note = queue.position(level)
-        assert (offset, note.owner, note.lost, note.dead, note.error) == (1000, "first", 0, 0, "")
+        assert (offset, note.owner, note.lost, note.dead, note.error) == (1000, "", 0, 0, "")
         with queue.forwarding("second"):
             queue.send(level, [b"last"])
             reader.until(1001)
             assert len(reader.settled()) == 1001
-        assert queue.position(level)[1].owner == "second"
+            assert queue.position(level)[1].owner == "second"
