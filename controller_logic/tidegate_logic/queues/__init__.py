@@ -1,0 +1,1 @@
+"""Decisions about delay queues: who forwards which level topic."""
