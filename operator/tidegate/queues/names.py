@@ -47,8 +47,16 @@ class QueueNames:
 
     @property
     def group(self) -> str:
-        """The consumer group of positions, and of membership by Kafka's protocol."""
+        """The consumer group of positions."""
         return f"{self.prefix}.forwarders"
+
+    @property
+    def members_group(self) -> str:
+        """The consumer group of membership by Kafka's protocol.
+
+        It is another one, because a group with active members refuses simple commits.
+        """
+        return f"{self.prefix}.members"
 
     def transactional_id(self, member: str) -> str:
         """The id of a member's transactions."""
