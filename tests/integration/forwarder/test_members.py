@@ -170,13 +170,14 @@ class TestZooKeeperMembers(MembershipContract):
         assert chroot_client.get_children(f"{root}/owners") == []
         assert chroot_client.get_children(f"{root}/members") == []
 
-    def test_whose_node_somebody_deletes_starts_again(
-        self, world: ZooKeeperWorld, chroot_client: KazooClient
+    @pytest.mark.parametrize("node", ["owners/shop.5.0", "members/only"])
+    def test_a_member_whose_node_somebody_deletes_starts_again(
+        self, world: ZooKeeperWorld, chroot_client: KazooClient, node: str
     ) -> None:
         member = world.join("only")
         member.topics(["shop.5.0"])
         wait_until(lambda: member.take("shop.5.0"), "the topic", timeout_seconds=20)
-        chroot_client.delete(f"{QueueNames(world.prefix).zookeeper_root}/owners/shop.5.0")
+        chroot_client.delete(f"{QueueNames(world.prefix).zookeeper_root}/{node}")
         wait_until(member.is_lost, "it to be lost", timeout_seconds=20)
         member.close()
 
