@@ -18,6 +18,7 @@ log = structlog.get_logger(__name__)
 
 _BEATS_PER_TIMEOUT = 6
 _POLL_SECONDS = 0.1
+_HEARTBEAT_MS = 300  # the others learn from its answer that they are to join again
 _MOST_POLL_SECONDS = 60.0  # librdkafka leaves the group when nothing polls for so long
 _RELEASE_SECONDS = 40.0
 
@@ -71,7 +72,7 @@ class KafkaMembers:
                 "client.id": member,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": timeout_ms,
-                "heartbeat.interval.ms": timeout_ms // 20,
+                "heartbeat.interval.ms": _HEARTBEAT_MS,
                 "max.poll.interval.ms": max(round(_MOST_POLL_SECONDS * 1000), timeout_ms),
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

@@ -19,6 +19,7 @@ from lab.process import freeze, wait_until
 from lab.zookeeper import ZooKeeperLab
 from tests.contract.membership_contract import LONG_SECONDS, MembershipContract
 from tidegate.errors import Conflict, Unreachable, WriteRefused
+from tidegate.forwarder import kafka_members
 from tidegate.forwarder.kafka_members import KafkaMembers
 from tidegate.forwarder.zookeeper_members import ZooKeeperMembers
 from tidegate.kafka.settings import ZooKeeperConnection
@@ -225,3 +226,20 @@ class TestKafkaMembers(MembershipContract):
                 consumer.commit(offsets=[position], asynchronous=False)
             consumer.close()
         member.close()
+
+    def test_a_member_that_does_not_release_in_time_is_lost_and_holds_up_nobody(
+        self, world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kafka_members, "_RELEASE_SECONDS", 0.5)
+        topics = [f"{world.prefix}.5.{number}" for number in range(2)]
+        world.create(topics)
+        first = world.join("first")
+        first.topics(topics)
+        wait_until(lambda: all(map(first.take, topics)), "both topics", timeout_seconds=20)
+        second = world.join("second")
+        second.topics(topics)
+        wait_until(lambda: all(map(second.take, topics)), "both topics again", timeout_seconds=20)
+        assert first.is_lost()
+        assert not first.may_send()
+        first.close()
+        second.close()
