@@ -41,7 +41,7 @@ class Login(StrEnum):
 
 @options.command
 def forward(
-    around: CommandContext,
+    _: CommandContext,
     *,
     prefix: Annotated[
         str,

@@ -16,6 +16,7 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from tidegate.errors import RetryLater
 from tidegate.forwarder.at_least_once import AtLeastOnce
 from tidegate.forwarder.brokers import Brokers
 from tidegate.forwarder.exactly_once import ExactlyOnce
@@ -42,6 +43,7 @@ _NOTE_MS = 10_000.0
 _REFRESH_MS = 3_600_000.0  # brokers forget offsets that were not committed for a week
 _LONGEST_WAIT_SECONDS = 0.05
 _BLOCKED_MS = 10.0
+_JOIN_AGAIN_SECONDS = 2.0
 _NOBODY = ""  # owner of a level that was released: the next one has nobody to fence
 
 
@@ -146,11 +148,11 @@ class Forwarder:
         if may_send:
             self._claim(now_ms)
             self._forward(now_ms)
-            now_ms = self._brokers.now_ms() or now_ms
-            self._sender.settle(now_ms)
-            self._release()
-            if now_ms >= self._next_duties_ms:
-                self._duties(now_ms)
+        now_ms = self._brokers.now_ms() or now_ms
+        self._sender.settle(now_ms)
+        self._release()
+        if may_send and now_ms >= self._next_duties_ms:
+            self._duties(now_ms)
         left_ms = self._heap.next_ms() - (self._brokers.now_ms() or now_ms)
         is_blocked = not may_send or not self._sender.has_room(now_ms)
         self._sender.wait(
@@ -274,7 +276,12 @@ def forward(
     """Forward until `stop` is set, under a new name whenever the last one was taken over."""
     while not stop.is_set():
         # a name is used once: whoever takes over fences it for good
-        membership = open_membership(f"{member}-{secrets.token_hex(3)}")
+        try:
+            membership = open_membership(f"{member}-{secrets.token_hex(3)}")
+        except RetryLater as error:
+            log.warning("cannot join the other members yet", error=error.message)
+            stop.wait(_JOIN_AGAIN_SECONDS)
+            continue
         try:
             Forwarder(settings, membership, metrics).run(stop)
         except StartAgain as reason:

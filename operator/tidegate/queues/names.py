@@ -65,7 +65,7 @@ class QueueNames:
         return f"{self.prefix}.forwarders"
 
     @property
-    def membership_group(self) -> str:
+    def members_group(self) -> str:
         """The consumer group of membership by Kafka's protocol.
 
         It is a separate one: brokers refuse plain offset commits in a group that has members.
