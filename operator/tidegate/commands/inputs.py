@@ -523,8 +523,8 @@ def opened_cluster(
     around: CommandContext, source: PolicySource, options: AccessOptions
 ) -> Iterator[KafkaCluster]:
     """The policy's cluster with its leaders, as the operator holds it."""
-    zookeeper, secrets = _zookeeper(source, options)
-    brokers, brokers_secrets = _brokers(source, options)
+    zookeeper, secrets = named_zookeeper(source, options)
+    brokers, brokers_secrets = named_brokers(source, options)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         opened = open_cluster(
             brokers.model_copy(update={"zookeeper": zookeeper.zookeeper}),
@@ -567,11 +567,11 @@ def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[Quo
     """
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         if options.zookeeper or not options.bootstrap_servers:
-            spec, secrets = _zookeeper(None, options)
+            spec, secrets = named_zookeeper(None, options)
             tree = around.open_tree(spec, secrets, folder=Path(folder))
             opened: QuotaStore = ZooKeeperQuotaStore(tree)
         else:
-            spec, secrets = _brokers(None, options)
+            spec, secrets = named_brokers(None, options)
             opened = around.open_admin_store(spec, secrets, folder=Path(folder))
         with closing(opened) as store:
             yield store
@@ -582,7 +582,7 @@ def opened_replication(
     around: CommandContext, options: AccessOptions
 ) -> Iterator[ReplicationSource]:
     """Replication on the brokers of the command line."""
-    spec, secrets = _brokers(None, options)
+    spec, secrets = named_brokers(None, options)
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-") as folder,
         closing(around.open_replication(spec, secrets, folder=Path(folder))) as source,
@@ -595,8 +595,8 @@ def opened_both(
     around: CommandContext, options: AccessOptions
 ) -> Iterator[tuple[ZnodeTree, "Callable[[], AdminQuotaStore]"]]:
     """The ZooKeeper of the command line, and what opens the quota store on its brokers."""
-    spec, secrets = _zookeeper(None, options)
-    brokers, brokers_secrets = _brokers(None, options)
+    spec, secrets = named_zookeeper(None, options)
+    brokers, brokers_secrets = named_brokers(None, options)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as name:
         folder = Path(name)
         with closing(around.open_tree(spec, secrets, folder=folder)) as tree:
@@ -662,7 +662,10 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
         raise InvalidResource(f"An address on the command line is wrong: {problems}.") from None
 
 
-def _zookeeper(source: PolicySource | None, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
+def named_zookeeper(
+    source: PolicySource | None, options: AccessOptions
+) -> tuple[KafkaSpec, Secrets]:
+    """The policy's cluster with the command line's address and login of ZooKeeper."""
     spec = _spec(source, options)
     if options.credentials_file is not None and spec.zookeeper is not None:
         zookeeper, secrets = read_credentials_file(options.credentials_file).for_zookeeper(
@@ -672,8 +675,17 @@ def _zookeeper(source: PolicySource | None, options: AccessOptions) -> tuple[Kaf
     return spec, Secrets() if source is None else source.zookeeper_secrets()
 
 
-def _brokers(source: PolicySource | None, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
+def named_brokers(
+    source: PolicySource | None, options: AccessOptions, *, username: str | None = None
+) -> tuple[KafkaSpec, Secrets]:
+    """The policy's cluster with the command line's address and login of the brokers.
+
+    `username` is the user where the credentials have a password and name nobody.
+    """
     spec = _spec(source, options)
     if options.client_credentials_file is not None:
-        return read_credentials_file(options.client_credentials_file).for_brokers(spec)
+        found = read_credentials_file(options.client_credentials_file)
+        if username is not None and "username" not in found.keys:
+            found = replace(found, keys={**found.keys, "username": username.encode()})
+        return found.for_brokers(spec)
     return spec, Secrets() if source is None else source.brokers_secrets()
