@@ -1,0 +1,1 @@
+"""What the operator and the forwarders of a DelayQueue agree on: names and positions."""
