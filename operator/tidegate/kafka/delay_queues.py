@@ -49,6 +49,7 @@ class Listing:
     """Every topic of the cluster, by name."""
 
     topics: Mapping[str, TopicPlace]
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class QueueTopics:
             leaders = {one.partition_index: one.leader_id for one in topic.partitions}
             place = TopicPlace(len(topic.partitions), addresses.get(leaders.get(0, -1)))
             topics[topic.name] = place
-        return Listing(topics)
+        return Listing(topics, answer.cluster_id)
 
     def levels(self, names: QueueNames, listing: Listing) -> dict[LevelTopic, LevelSeen]:
         """Every level topic of the queue that exists."""

@@ -3,7 +3,13 @@
 import uuid
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from lab.process import patience
 from tidegate.queues.names import QueueNames
@@ -66,6 +72,13 @@ class QueueClients:
         (done,) = self._admin.describe_configs([resource]).values()
         found = done.result(patience(30))
         return {name: one.value for name, one in found.items() if one.source == _OF_THE_TOPIC}
+
+    def set(self, topic: str, name: str, value: str) -> None:
+        """Change one setting of the topic, as a person does."""
+        change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+        for done in self._admin.incremental_alter_configs([resource]).values():
+            done.result(patience(30))
 
 
 _OF_THE_TOPIC = 1

@@ -4,14 +4,15 @@ Ready says whether messages are sent on when they are due. What needs attention 
 has a condition of its own: RecordsLost, ClockWrong and DeadLetters are True while there is some.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from tidegate.control.queues.forwarders import ForwardersSeen
 from tidegate.control.report.conditions import Truth, Verdict, listed, ready, sentence, shortened
 from tidegate.errors import RetryLater, TidegateError
-from tidegate.kafka.delay_queues import LevelSeen
 from tidegate.kube.api import JsonObject
 from tidegate.queues.names import LevelTopic
 from tidegate.resources.delay_queue import (
@@ -25,6 +26,10 @@ from tidegate.resources.delay_queue import (
 from tidegate_logic.queues.levels import LevelDecision
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import counted
+
+if TYPE_CHECKING:  # a policy without queues does without them
+    from tidegate.control.queues.forwarders import ForwardersSeen
+    from tidegate.kafka.delay_queues import LevelSeen
 
 STARTING_SECONDS = 120.0  # before a Deployment without an available Pod is an alarm
 MOST_CLOCK_MS = 50
