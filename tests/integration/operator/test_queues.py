@@ -522,7 +522,7 @@ class Queues:
         deployment = world.deployment()
         assert deployment is not None
         pod = deployment["spec"]["template"]["spec"]
-        assert "--username=forwarder" in pod["containers"][0]["args"]
+        assert "--client-username=forwarder" in pod["containers"][0]["args"]
         assert "secret" not in json.dumps(pod["containers"][0]["args"])
         (volume,) = (one for one in pod["volumes"] if one["name"] == "login")
         assert volume["projected"]["sources"] == [

@@ -35,11 +35,6 @@ from tidegate.settings import ForwarderOffer, PolicyBounds
 from tidegate_logic.reasons import Reason
 
 NOTHING_STARTS = "no forwarder is started until then"
-_MECHANISMS = {
-    "scram-sha-512": "SCRAM-SHA-512",
-    "scram-sha-256": "SCRAM-SHA-256",
-    "plain": "PLAIN",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,38 +198,32 @@ def _literal(argument: str) -> str:
 def _login(
     authentication: KafkaAuthentication | None, tls: Tls | None, secrets: Secrets
 ) -> tuple[Sequence[str], Sequence[MountedKey]]:
-    """The options of the login, and the files that they name."""
+    """The options of the login, and the files of the folder that they name."""
     options: list[str] = []
     files: list[MountedKey] = []
     if tls is not None:
-        options.append("--tls")
-        for number, (secret, key) in enumerate(_authorities(tls, secrets)):
-            files.append(MountedKey(secret, key, f"ca-{number}.crt"))
-            options.append(f"--ca-file={LOGIN_FOLDER}/ca-{number}.crt")
-    if authentication is None:
-        return options, files
-    password, certificate = authentication.password_secret, authentication.certificate_and_key
-    if authentication.username is not None and password is not None:
+        options.append("--client-tls")
+        files += [MountedKey(*one, "ca.crt") for one in _authority(tls, secrets)]
+    password = None if authentication is None else authentication.password_secret
+    if authentication is not None and password is not None:
         secrets.text(password.secret_name, password.password, meanwhile=NOTHING_STARTS)
         files.append(MountedKey(password.secret_name, password.password, "password"))
         options += [
-            f"--sasl-mechanism={_MECHANISMS[authentication.type]}",
-            f"--username={authentication.username}",
-            f"--password-file={LOGIN_FOLDER}/password",
+            f"--client-authentication={authentication.type}",
+            f"--client-username={authentication.username}",
         ]
+    certificate = None if authentication is None else authentication.certificate_and_key
     if certificate is not None:
         for key, path in ((certificate.certificate, "tls.crt"), (certificate.key, "tls.key")):
             secrets.value(certificate.secret_name, key, meanwhile=NOTHING_STARTS)
             files.append(MountedKey(certificate.secret_name, key, path))
-        options += [
-            f"--certificate-file={LOGIN_FOLDER}/tls.crt",
-            f"--key-file={LOGIN_FOLDER}/tls.key",
-        ]
+    if files:
+        options.append(f"--client-credentials-file={LOGIN_FOLDER}")
     return options, files
 
 
-def _authorities(tls: Tls, secrets: Secrets) -> list[tuple[str, str]]:
-    """Secret and key of every trusted certificate."""
+def _authority(tls: Tls, secrets: Secrets) -> list[tuple[str, str]]:
+    """Secret and key of the trusted certificate; none = the authorities of the image."""
     found: list[tuple[str, str]] = []
     for trusted in tls.trusted_certificates or ():
         name = trusted.secret_name
@@ -246,6 +235,13 @@ def _authorities(tls: Tls, secrets: Secrets) -> list[tuple[str, str]]:
         for key in keys:
             secrets.value(name, key, meanwhile=NOTHING_STARTS)
             found.append((name, key))
+    if len(found) > 1:
+        named = ", ".join(f"{name}/{key}" for name, key in found)
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"spec.tls names {len(found)} certificates ({named}), and forwarders take one. Put "
+            f"them into one key, one after the other; {NOTHING_STARTS}",
+        )
     return found
 
 
