@@ -214,12 +214,12 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--rollup",
         action="store_true",
-        help="the image of rollup Jobs, with Java and Spark, in place of the operator's",
+        help="the image of rollup Jobs, with Java and Spark, instead of the operator's",
     )
     which.add_argument(
         "--console",
         action="store_true",
-        help="the console's image, with a web server, in place of the operator's",
+        help="the console's image, with a web server, instead of the operator's",
     )
     parser.add_argument(
         "--digest",

@@ -1,6 +1,6 @@
 """The image's layers, each cached by everything that it is made from, and the images of them.
 
-A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules
+A new version of ours rebuilds one small layer, a new lock two, a new Debian package all: modules
 are compiled by Debian's Python. What rollups need lies between the packages and our own code, so
 that nodes share what is below, and a new version stays small for them, too.
 """
@@ -29,8 +29,8 @@ _TAR, _TREE, _FACTS = "layer.tar", "tree", "layer.json"
 _READ_BYTES = 1 << 20
 _GZIP_WINDOW = 31  # zlib's word for "with a gzip header"
 _RECIPES = Path(__file__).resolve().parent
-# Made when the layers are made already, or not part of a layer at all: no layer is made anew when
-# one of these changes.
+# Made when the layers are made already, or not part of a layer at all: no layer is rebuilt when one
+# of these changes.
 _AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
 # no layer of the operator's image has them
 _CONSOLES = ("console",)
@@ -328,7 +328,7 @@ def config(revision: str = "", *, edition: Edition = OPERATOR) -> ImageConfig:
 
 
 def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
-    """Build the image for this machine's processor, making only changed layers anew.
+    """Build the image for this machine's processor, rebuilding only layers that changed.
 
     Raises `LabError`. The archive is written each time: kept in the cache, every change of our code
     would leave another 100 MB there. Who reads an older one meanwhile goes on reading that.

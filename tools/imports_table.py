@@ -210,7 +210,7 @@ def _short(box: str) -> str:
 
 
 def page_with(text: str, picture: Picture) -> str:
-    """The page with its block made anew. Raises ValueError when the page has no marks for it."""
+    """The page with a new block. Raises ValueError when the page has no marks for it."""
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:

@@ -100,7 +100,7 @@ class Release:
             names = sorted({line.partition("  ")[2] for line in wrong})
             raise LabError(
                 f"Not as {listed.name} says, so nothing was signed: {', '.join(names)}. "
-                f"`make release-build` makes all of it anew."
+                f"`make release-build` makes all of it again."
             )
         revision, registry, pushed = json.loads((built / "built.json").read_text())
         if (revision, registry) != (self.revision, self.registry):

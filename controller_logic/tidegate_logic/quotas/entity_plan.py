@@ -142,7 +142,7 @@ def plan_entity(
 
 
 def _let_go(standing: KeyState, promise: Promise, rules: EntityRules, beside: Beside) -> KeyStep:
-    """The step of a key that is not wanted: it stays for now, or is given back and remembered."""
+    """The step of a key that is not wanted: it stays for now, or is restored and remembered."""
     if beside.is_held:
         return _kept(standing, Reason.REMOVAL_HELD, arrived=False)
     if (until_seconds := beside.in_grace.get(standing.key)) is not None:

@@ -74,7 +74,7 @@ class Viewer:
         self._pressures: Mapping[int, Pressure] = {}
 
     def read(self, source: PolicySource) -> View:
-        """Read one view. A server that is away makes a hold or a problem of readings, no error."""
+        """Read one view. An unreachable server makes a hold or a problem of readings, no error."""
         now_seconds = self._around.now_seconds()
         usage, unread = source.usage(now_seconds)
         seen = self._observer.observe(

@@ -408,7 +408,7 @@ class Controller:
             before_writes=partial(self._have_ledger_remembered, policy),
             rival=self._rival_of(policy),
             ledger=partial(self._ledger.look, policy=declared.policy),
-            kafka_users_anew=self._kafka_users.anew,
+            fresh_kafka_users=self._kafka_users.fresh,
         )
         self._keep_ledger(policy, declared, cluster, result, owner)
         if self._ledger_moved:  # the next pass finds where it is now

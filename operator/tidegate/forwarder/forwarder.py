@@ -275,7 +275,7 @@ def forward(
 ) -> None:
     """Forward until `stop` is set, under a new name whenever the last one was taken over."""
     while not stop.is_set():
-        # a name is used once: whoever takes over fences it for good
+        # a name is used once: the member that takes over fences it for good
         try:
             membership = open_membership(f"{member}-{secrets.token_hex(3)}")
         except RetryLater as error:
