@@ -240,7 +240,7 @@ _ENTRIES = {
     "resync": _Entry("Reapply quotas changed by another writer.", _resync),
     "ledger": _Entry("Recover or move the ledger of original quotas.", _ledger),
     "restore": _Entry("Restore the original quotas from the ledger.", _restore),
-    "forward": _Entry("Forward the records of a delay queue when they are due.", _forward),
+    "forward": _Entry("Forward a delay queue's records when they are due.", _forward),
     "report": _Entry("Write usage reports and close months.", _report),
     "version": _Entry("Show the version of Tidegate.", _version),
     "completion": _Entry("Print a shell completion script.", lambda: completion),

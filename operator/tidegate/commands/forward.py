@@ -127,12 +127,13 @@ def forward(
         LogFormat, typer.Option("--log-format", help="Log as JSON lines or as readable text.")
     ] = LogFormat.JSON,
 ) -> None:
-    """Forward the records of a delay queue when they are due, until SIGTERM or Ctrl-C.
+    """Forward the records of a delay queue when they are due.
 
-    Reads the level topics PREFIX.SECONDS.N, and sends each record to its target when so many
-    seconds have passed since it was appended. Several processes share the topics: through ZooKeeper
-    with --zookeeper, else through Kafka's group protocol. On SIGTERM, it finishes what it has sent,
-    commits, and leaves. Requires the extra `tidegate[forwarder]`.
+    Reads the level topics PREFIX.SECONDS.N until SIGTERM or Ctrl-C, and sends each record to its
+    target when that many seconds have passed since it was appended. Several processes share the
+    topics: through ZooKeeper with --zookeeper, else through Kafka's group protocol. At its end, it
+    waits for what it has sent, commits, and leaves. A credentials file may also be the folder that
+    a Secret is mounted as. Requires the extra `tidegate[forwarder]`.
     """
     names = _names(prefix)
     if access.bootstrap_servers is None:
