@@ -603,7 +603,11 @@ class Queues:
             with suppress(LeaseLost):
                 world.look()
         assert world.clients.topics(names.prefix) == topics
-        assert world.deployment() == deployment
+        found = world.deployment()
+        assert found is not None
+        assert deployment is not None
+        assert found["metadata"]["uid"] == deployment["metadata"]["uid"]
+        assert found["spec"] == deployment["spec"]
         left = world.raw()
         assert left is not None
         assert raw is not None

@@ -204,10 +204,14 @@ def _draining_words(finding: QueueFinding) -> str:
         why = "; no forwarder is available"
     else:
         why = ""
-    waiting = "an unknown number of" if finding.waiting is None else str(finding.waiting)
+    waiting = (
+        "an unknown number of messages waits"
+        if finding.waiting is None
+        else f"{counted(finding.waiting, 'message')} waiting"
+    )
     return (
-        f"The queue is being deleted, and its {topics} with {waiting} waiting messages are drained "
-        f"first{why}. To delete it without them: deletionPolicy Keep"
+        f"The queue is being deleted and drained first: {waiting} in {topics}{why}. To delete it "
+        "now and leave its topics as they are, set deletionPolicy to Keep"
     )
 
 
