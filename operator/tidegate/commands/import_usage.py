@@ -16,7 +16,6 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.import_tiers import Proposals, matches_any, quantity
 from tidegate.commands.inputs import PolicySource, metrics_of
 from tidegate.errors import InvalidResource
@@ -27,7 +26,6 @@ from tidegate.prometheus.settings import (
     PrometheusServer,
 )
 from tidegate.prometheus.usage_windows import ClientUsage, KnownTime, Period, UsageReading
-from tidegate.resources.rates import parse_byte_rate
 from tidegate_logic.contracts.recommend import rounded_up
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
@@ -218,6 +216,8 @@ def usage_settings(existing: Existing, asked: UsageOptions) -> MetricsSettings:
 
 
 def _named_server(existing: Existing, asked: UsageOptions) -> PrometheusServer:
+    from tidegate.commands.credentials_file import read_credentials_file
+
     if asked.prometheus is None:
         lack = (
             "No policy was read, because --zookeeper was given without -f"
@@ -348,6 +348,8 @@ def _add(
 
 def readable(bytes_per_second: int) -> str:
     """The exact rate in the largest unit: 12.4M, 980k; in bytes where three digits are too few."""
+    from tidegate.resources.rates import parse_byte_rate
+
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if bytes_per_second >= size:
             text = f"{bytes_per_second / size:.2f}".rstrip("0").rstrip(".") + unit
