@@ -147,13 +147,13 @@ def import_quotas(
     members = len(found.members) + (0 if measured is None else len(measured.members))
     page.say(
         f"{members} users and clients in {len(tiers)} BusinessTiers for policy "
-        f"{policy_key}{by_usage}; {len(found.notes)} left out; {len(known & stored.keys())} are in "
-        "tiers already. Nothing was written."
+        f"{policy_key}{by_usage}; {len(found.notes)} left out; {len(known & stored.keys())} are "
+        "already in tiers. Nothing was written."
     )
     if tiers:
         page.say(
-            "Look over the levels and throttledRates, and then what would be written: tidegate "
-            "plan -f POLICY.yaml -f TIERS.yaml --all"
+            "Check the levels and throttledRates, then preview the changes: tidegate plan -f "
+            "POLICY.yaml -f TIERS.yaml --all"
         )
     if measured is not None and measured.members:
         page.say(measured.summary)

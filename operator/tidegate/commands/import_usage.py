@@ -127,7 +127,7 @@ class UsageOptions:
         return dict(_matcher(one) for one in self.matcher or ())
 
     def check(self, *, of_strimzi: bool) -> None:
-        """Raise InvalidResource for what cannot be."""
+        """Raise InvalidResource for options that contradict each other."""
         if not self.is_read:
             given = {
                 "--headroom-percent": self.headroom_percent,
@@ -410,8 +410,8 @@ def _notes(
 ) -> Iterable[str]:
     if idle:
         yield (
-            f"{_counted(len(idle), 'client')} moved nothing in this time, which says nothing of "
-            f"what they need; they have no contract: {_some(idle)}."
+            f"{_counted(len(idle), 'client')} had no traffic in this time, so no need is known and "
+            f"no contract is proposed: {_some(idle)}."
         )
     if covered:
         yield (
@@ -420,7 +420,7 @@ def _notes(
         )
     if brief:
         yield (
-            f"{_counted(len(brief), 'client')} seen for less than a day, so a usual peak may be "
+            f"{_counted(len(brief), 'client')} seen for less than a day, so a regular peak may be "
             f"missing: {_some(brief)}."
         )
 

@@ -184,8 +184,7 @@ def _show_head(page: Page, observation: Observation) -> None:
     known = len(observation.topology.brokers) if observation.topology else 0
     brokers = f", {known} broker{'s'[: known != 1]}" if observation.topology else ""
     page.say(
-        f"Policy {policy.key}, mode {policy.mode.value}{brokers}. Nothing is written by this "
-        f"command.",
+        f"Policy {policy.key}, mode {policy.mode.value}{brokers}. This command writes nothing.",
         "bold",
     )
     if policy.mode is Mode.OBSERVE:

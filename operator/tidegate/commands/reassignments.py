@@ -128,7 +128,7 @@ def show_planned_replication(decision: ReplicationDecision, page: Page) -> None:
 
 
 def planned_replication_document(decision: ReplicationDecision) -> Document:
-    """The same for programs."""
+    """The planned changes for programs."""
     return {
         **replication_document(decision),
         "changes": [

@@ -220,7 +220,7 @@ class RestoreRun:
         if due is None:
             return False
         self.page.say(
-            f"waiting {due:.0f} s before the next safe step, so that no client is muted for long"
+            f"waiting {due:.0f} s before the next safe step, so that no client is delayed for long"
         )
         self.wait_seconds(due)
         return True
@@ -714,7 +714,7 @@ def _warnings(
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:
         yield (
-            f"Some clients would be muted for up to {mute_seconds:.0f} s at once, and raising a "
+            f"Some clients would be delayed for up to {mute_seconds:.0f} s at once, and raising a "
             "quota later does not free them. Leave out --at-once to go down in safe steps."
         )
     if strange:
