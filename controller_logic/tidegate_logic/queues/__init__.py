@@ -1,1 +1,1 @@
-"""Decisions about delay queues: who forwards which level topic."""
+"""Decisions about DelayQueues: what is due when, and who forwards what."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.errors import ForeignContent
+from tidegate_logic.reasons import Reason
 
 VERSION = 1
 LONGEST_BYTES = 4096
@@ -21,10 +22,11 @@ _LONGEST_ERROR = 250  # characters, each of at most 12 bytes in JSON's spelling
 class PositionNote:
     """The text beside a committed offset, version 1.
 
-    `lost` counts records that retention deleted before they were read, `dead` those sent to the
-    dead topic, both since the topic was first forwarded. `late_ms` is how late the last records
-    were sent after their due time: median, 99th percentile and maximum. `clock_ms` is how far the
-    forwarder's clock is ahead of the brokers'. `error` is why the topic stands still, else empty.
+    `owner` is the member that forwards the topic; empty after it has released it. `lost` counts
+    records that retention deleted before they were read, `dead` those sent to the dead topic, both
+    since the topic was first forwarded. `late_ms` is how late the last records were sent after
+    their due time: median, 99th percentile and maximum. `clock_ms` is how far the forwarder's clock
+    is ahead of the brokers'. `error` is why the topic stands still, else empty.
     """
 
     owner: str = ""
@@ -74,7 +76,8 @@ def _note(fields: Mapping[str, Any]) -> PositionNote:
     if version > VERSION:
         raise ForeignContent(
             f"The position was written by a newer Tidegate (version {version}, known is "
-            f"{VERSION}). The topic is left to it; update this forwarder."
+            f"{VERSION}). The topic is left to it; update this forwarder.",
+            Reason.NEWER_VERSION,
         )
     p50, p99, worst = (int(part) for part in fields.get("late_ms", (0, 0, 0)))
     return PositionNote(

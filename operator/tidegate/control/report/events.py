@@ -44,7 +44,9 @@ _TROUBLED = frozenset(
     }
 )
 # asked for, so no warning
-_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})
+_EXPECTED = frozenset(
+    {Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED, Reason.DRAINING, Reason.STARTING}
+)
 # in the Event of Ready already, or no news on a first pass
 _QUIET = frozenset(
     {
@@ -121,6 +123,9 @@ _TROUBLE = {
     "Conflict": Truth.TRUE,
     "RollupsCurrent": Truth.FALSE,
     "ReplicationCurrent": Truth.FALSE,
+    "RecordsLost": Truth.TRUE,
+    "ClockWrong": Truth.TRUE,
+    "DeadLetters": Truth.TRUE,
 }
 
 
@@ -286,7 +291,7 @@ def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> EventDraft:
 def writes_by_tier(
     writes: Iterable[QuotaWrite], members: Iterable[MemberReport]
 ) -> Mapping[str | None, list[QuotaWrite]]:
-    """The writes by the tier whose member they are for; None = defaults and what is given back."""
+    """The writes by the tier whose member they are for; None = defaults and restored quotas."""
     tier_of: dict[Entity, str] = {
         member.entity: member.tier_key for member in members if member.counts
     }

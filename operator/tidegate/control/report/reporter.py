@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 import structlog
 
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import Verdict, shortened, stalled
+from tidegate.control.report.conditions import Truth, Verdict, ready, shortened, stalled
 from tidegate.control.report.events import (
     NORMAL,
     WARNING,
@@ -59,6 +59,7 @@ from tidegate.errors import (
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    DELAY_QUEUES,
     QUOTA_OVERRIDES,
     EventType,
     JsonObject,
@@ -70,6 +71,7 @@ from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import Answers, StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.observe.declared import Declared, object_key
+from tidegate.resources.delay_queue import DelayQueueStatus
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import LedgerStatus, PolicyStatus
 from tidegate_logic.contracts.desired import MemberReport
@@ -191,7 +193,7 @@ class Publisher(Protocol):
     """Takes reports; `KubernetesPublisher` is the real one."""
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
-        """Write every status, then send the Events. Does not raise when Kubernetes is away.
+        """Write every status, then send the Events. Does not raise when Kubernetes is unreachable.
 
         Returns the uids of the objects whose status was the same already.
         """
@@ -323,6 +325,12 @@ class Reporter:
         """Report tiers and overrides, each with the key of its policy, which does not exist."""
         self._publisher.publish([_without_policy(*named) for named in objects])
 
+    def queues(
+        self, found: Iterable[tuple[JsonObject, DelayQueueStatus, Sequence[Verdict]]]
+    ) -> None:
+        """Report DelayQueues, each with its status and its conditions, Ready first."""
+        self._publisher.publish([_of_queue(*one) for one in found])
+
     def took_claim_over(self, policy: JsonObject, message: str) -> None:
         """Report that the claim was another policy's. That one sees it in its next pass."""
         self._send(policy, EventDraft(WARNING, Reason.CLAIM_TAKEN_OVER, message))
@@ -345,7 +353,7 @@ class Reporter:
         self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, events=events)])
 
     def gone(self, policy: JsonObject) -> None:
-        """Report that everything was given back."""
+        """Report that everything was restored."""
         self._reported.pop(object_key(policy), None)
         self._words.forget(object_key(policy))
         self._send(
@@ -364,6 +372,9 @@ def _without_policy(kind: ResourceKind, raw: JsonObject, policy_key: str) -> Rep
         f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
         f"becomes Ready by itself when it appears"
     )
+    if kind == DELAY_QUEUES:
+        verdict = ready(Truth.FALSE, Reason.POLICY_NOT_FOUND, text)
+        return _of_queue(raw, DelayQueueStatus(), (verdict,))
     if kind == QUOTA_OVERRIDES:
         return _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
     return _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
@@ -409,6 +420,11 @@ def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
     return Report(QUOTA_OVERRIDES, raw, verdict.status, _with_stalled(verdict.verdicts), events)
 
 
+def _of_queue(raw: JsonObject, status: DelayQueueStatus, verdicts: Sequence[Verdict]) -> Report:
+    events = condition_events(_status(raw), verdicts)
+    return Report(DELAY_QUEUES, raw, status, _with_stalled(verdicts), events)
+
+
 def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     """The verdicts with Stalled after Ready, without Events: those of Ready have the same cause."""
     return (verdicts[0], stalled(verdicts[0]), *verdicts[1:])
@@ -451,7 +467,7 @@ def _bases(
 def _ownerless(
     by_tier: Mapping[str | None, Sequence[QuotaWrite]], members: Iterable[MemberReport]
 ) -> list[QuotaWrite]:
-    """The writes for no tier that is reported: defaults, and quotas that are given back."""
+    """The writes for no tier that is reported: defaults, and restored quotas."""
     reported = {member.tier_key for member in members}
     return [write for key, writes in by_tier.items() if key not in reported for write in writes]
 
@@ -483,9 +499,8 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 
 # --- delivery to Kubernetes -----------------------------------------------------------------------
 #
-# An API server that is away costs a log line and one time limit, not one for every object, nor for
-# every policy. One object that it fails at keeps no other waiting. The next pass sends what is
-# still missing.
+# An unreachable API server costs a log line and one time limit, not one for every object or policy.
+# An object that it fails at delays no other. The next pass sends what is still missing.
 
 
 # Each hand rests for as long as its call took: the status of a large tier keeps an API server busy,
@@ -566,9 +581,9 @@ class KubernetesPublisher:
         return uid
 
     def _put(self, answers: Answers, silences: int, report: Report) -> str | None:
-        """Write the status unless Kubernetes is away; the uid when there was nothing to write.
+        """Write the status unless Kubernetes is unreachable; the uid when there was no change.
 
-        It is away also where a write of another report got no answer since this one began.
+        Another report's write that got no answer since this one began shows the same.
         """
         if answers.away or self._silences != silences:
             return None
