@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
@@ -22,9 +22,6 @@ from tidegate.resources.delay_queue import DelayQueueStatus
 from tidegate.resources.policy import PolicySpec
 from tidegate_logic.model import Policy
 from tidegate_logic.reasons import Reason
-
-if TYPE_CHECKING:  # a policy without queues does without it
-    from tidegate.control.queues.keeper import QueueKeeper
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +41,17 @@ class QueueTask:
     queues: tuple[JsonObject, ...]
 
 
+class Keeper(Protocol):
+    """Looks at queues; `keeper.QueueKeeper` is the real one, which a policy without does without.
+
+    `look` raises LeaseLost once the Lease is lost.
+    """
+
+    def look(self, task: QueueTask) -> list[QueueFinding]: ...
+
+    def close(self) -> None: ...
+
+
 QueueReport = tuple[JsonObject, DelayQueueStatus, Sequence[Verdict]]
 
 
@@ -55,7 +63,7 @@ class QueueDependencies:
     must not raise. `newest` is the object with its newest status.
     """
 
-    open_keeper: Callable[[], QueueKeeper] | None
+    open_keeper: Callable[[], Keeper] | None
     report: Callable[[Sequence[QueueReport]], None]
     monotonic: Callable[[], float]
     may_write: Callable[[], bool]
@@ -95,7 +103,7 @@ class _Round:
     """The thread of one watch. It closes the keeper when it ends."""
 
     def __init__(
-        self, key: str, dependencies: QueueDependencies, keeper: QueueKeeper, task: QueueTask
+        self, key: str, dependencies: QueueDependencies, keeper: Keeper, task: QueueTask
     ) -> None:
         self._key = key
         self._dependencies = dependencies
