@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 # The interpreter of the machine, never a downloaded one.
 export UV_PYTHON_DOWNLOADS := never
 export UV_PYTHON := 3.11
-# Tests start dozens of interpreters; where compiled code may not be kept, each would compile all its libraries anew.
+# Tests start dozens of interpreters; where compiled code may not be kept, each would compile all its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 # Types of unchanged files are not worked out again by each new checkout: a minute of a processor.
 export MYPY_CACHE_DIR ?= $(CACHE)/tidegate-lab/mypy
@@ -44,6 +44,10 @@ image-rollup: setup ## Build the image of rollup Jobs, with Java and Spark, into
 image-console: setup ## Build the console's image, with its web server, into out/image/
 	$(PYTHON) -m image --console $(if $(REVISION),--revision $(REVISION))
 
+.PHONY: image-forwarder
+image-forwarder: setup ## Build the image of delay queues' forwarders, with Kafka's C client, into out/image/
+	$(PYTHON) -m image --forwarder $(if $(REVISION),--revision $(REVISION))
+
 .PHONY: doctor
 doctor: ## List what this machine lacks, and the command that installs it
 	python3 -m lab doctor
@@ -63,7 +67,7 @@ test: setup ## Set everything up and run the tests, those on real parts too (tho
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (three minutes alone)
-	nice -n 12 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
+	nice -n 8 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API

@@ -1,5 +1,5 @@
 """The tiered limiter: what a request costs beside a peer and plain Python, what waiters cost while
-none can be served, how late a waiter is told, and a picture of the published waves.
+none can be served, how late a waiter is woken, and a picture of the published waves.
 """
 
 import asyncio

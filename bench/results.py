@@ -172,15 +172,15 @@ def median_of(figures: Sequence[Figure]) -> Figure:
 
 
 def with_note(figures: Sequence[Figure], note: str) -> list[Figure]:
-    """The figures with a note of whoever measured them, after their own."""
+    """The figures with a note on their measurement, after their own."""
     return [replace(one, note="; ".join(filter(None, [one.note, note]))) for one in figures]
 
 
 # Figures on disk, one file a part, so that parts can be measured one at a time and the page still
 # shows them all.
 #
-# The files are committed: whoever measures one part elsewhere adds to what others measured, and
-# every figure keeps its machine.
+# The files are committed: measuring one part on another machine adds to what is there, and every
+# figure keeps its machine.
 
 
 @dataclass(frozen=True, slots=True)

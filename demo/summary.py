@@ -248,7 +248,7 @@ class EarlierRun:
 
 
 def keep_run(folder: Path, kafka: str, outcome: Outcome) -> None:
-    """Keep the figures of a run on the Kafka of this name, in place of the last one's."""
+    """Keep the figures of a run on the Kafka of this name, instead of the last one's."""
     _kept(folder, kafka).write_text(json.dumps(summary(outcome), indent=2) + "\n", encoding="utf-8")
 
 

@@ -304,8 +304,8 @@ def measure_at_rest(stage: EpisodeStage, length: ThrottlingLength) -> None:
     """Measure from one sawtooth after the last write on.
 
     Where the tiers were at rest before this was called, that time counts. Where a quota is written
-    meanwhile, as when the NIC's mean goes just above the limit, they were not at rest: it is
-    measured anew from then on, as often as `_MOST_MEASUREMENTS`.
+    meanwhile, as when the NIC's mean goes just above the limit, they were not at rest: measuring
+    starts again from then, as often as `_MOST_MEASUREMENTS`.
     """
     for _ in range(_MOST_MEASUREMENTS):
         last_write = max(

@@ -234,7 +234,7 @@ def counted_by_brokers(
 def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
     """By how much a counter grew until `until_ms`.
 
-    One that fell began anew (its broker was killed): it grew by what it shows.
+    One that fell has restarted (its broker was killed): it grew by what it shows.
     """
     total = 0
     for (before_ms, before), (at_ms, count) in pairwise(readings):
@@ -246,7 +246,7 @@ def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
     return total
 
 
-# Whoever saw the run's traffic without the tables: brokers' counters, consumers, and the quotas in
+# Who saw the run's traffic without the tables: brokers' counters, consumers, and the quotas in
 # Kafka. Nothing here judges.
 
 
@@ -292,8 +292,8 @@ def witnesses(
     )
 
 
-# The bounds of the demo's usage: tables against whoever saw the same traffic without them. What was
-# not found is missed.
+# The bounds of the demo's usage: tables against others that saw the same traffic without them. What
+# was not found is missed.
 
 
 USAGE = "Usage: the demo's own traffic, rolled up"

@@ -62,7 +62,7 @@ class KafkaSide:
         )
 
     def ledger(self) -> frozenset[str]:
-        """The paths of every record of ours, at any depth; empty when everything was given back."""
+        """The paths of every record of ours, at any depth; empty when everything was restored."""
         return frozenset(self._below("/tidegate"))
 
     def fetch_quotas_in_ledger(self) -> Mapping[str, int]:

@@ -64,8 +64,8 @@ class Chaos:
         return tier("changed", "L1", self.promised, topic=self.topic, throttled=MB)
 
     def kill_operator(self) -> None:
-        """One of its Pods; all of them may be gone, and whoever makes new ones may have to find the
-        API server again first.
+        """One of its Pods; all of them may be gone, and their controller may have to find the API
+        server again before it makes new ones.
         """
         pods = wait_until(self.release.pods, "a Pod of the operator", timeout_seconds=120)
         self.release.kill(self.dice.choice(sorted(pods)))

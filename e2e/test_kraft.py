@@ -1,5 +1,5 @@
-"""A Kafka without ZooKeeper, beside the other one: a promise follows the leaders and is given back,
-tiers go down and come back, a namespace goes.
+"""A Kafka without ZooKeeper, beside the other one: a promise follows the leaders, quotas are
+restored, tiers go down and come back, a namespace goes.
 
 What is in force is what the first broker logs that it took over.
 """

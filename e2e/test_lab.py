@@ -1,4 +1,4 @@
-"""A cluster of the lab leaves nothing behind, even when whoever started it is killed."""
+"""A cluster of the lab leaves nothing behind, even when the process that started it is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage rollups as Pods: scheduled by the operator, with executors; whoever is killed, the tables
+"""Usage rollups as Pods: scheduled by the operator, with executors; whichever is killed, the tables
 are whole and the same.
 """
 

@@ -4,7 +4,7 @@ somebody with an empty home directory (`make walk-strimzi`). Needs root.
 The image is pushed to a registry of the lab, which stands for README's REGISTRY. Strimzi itself is
 not there. Its place take: a broker of Kafka 4 with TLS, SCRAM-SHA-512, ACLs, and the names in DNS
 that Strimzi gives its brokers; its KafkaUser resource; and a stand-in for its User Operator, which
-makes logins, Secrets, ACLs and quotas of KafkaUsers, every few seconds in place of two minutes. An
+makes logins, Secrets, ACLs and quotas of KafkaUsers, every few seconds instead of two minutes. An
 editor's work, to save a block as a file and to take `etl` out of its tier, is done in between.
 """
 
@@ -56,7 +56,7 @@ ROOT = Path(__file__).parents[1]
 KAFKA_USERS = ROOT / "tests" / "integration" / "strimzi" / "kafkausers.yaml"
 PAGE = "beside-strimzi.md"
 STRIMZI_PAGE = ROOT / "docs" / "strimzi.md"
-REGISTRY = "registry.example"  # what README's REGISTRY is replaced by; the node is told where it is
+REGISTRY = "registry.example"  # what README's REGISTRY is replaced by; the node knows its address
 NAMESPACE = "kafka"
 BOOTSTRAP, BROKERS, BROKER = "orders-kafka-bootstrap", "orders-kafka-brokers", "orders-kafka-0"
 BROKER_HOST = f"{BROKER}.{BROKERS}.{NAMESPACE}.svc"
@@ -78,7 +78,7 @@ IN_KAFKA = {
     "checkout-web": {PRODUCE: "5000000", FETCH: "10000000"},
     "checkout-app": {FETCH: "10000000"},
 }
-BACK_IN_KAFKA = {PRODUCE: "4000000", FETCH: "20000000"}  # what the page gives back
+BACK_IN_KAFKA = {PRODUCE: "4000000", FETCH: "20000000"}  # what the page restores
 _README_BLOCK = re.compile(r"^## Install\n.*?^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _TIMEOUT_SECONDS = 900
 

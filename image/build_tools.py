@@ -137,7 +137,7 @@ def refuse_another_python(tree: Path, *, base: Path) -> None:
         raise LabError(
             f"Debian offers Python {found[0]} for the image's processor and {found[1]} for this "
             f"machine's, so no image was made: one compiles what the other reads. Fetch this "
-            f"machine's package lists anew (apt-get update), or wait for Debian's other build."
+            f"machine's package lists again (apt-get update), or wait for Debian's other build."
         )
 
 
@@ -162,10 +162,10 @@ def _version(control: Path) -> str:
 
 
 # Compiled Python for an image whose file system no one can write to: without it, every start would
-# compile every module anew.
+# compile every module again.
 #
 # The image's own interpreter compiles, with its own C library, so that the machine's does not
-# matter. Hashes in place of times, names as they will be in the image and a fixed hash seed make it
+# matter. Hashes instead of times, names as they will be in the image and a fixed hash seed make it
 # the same each time; Python does not check it against the source, which cannot change.
 
 

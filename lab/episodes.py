@@ -40,7 +40,7 @@ _FLAT_OUT_BYTES_PER_SECOND = 200_000_000
 _FILL_SECONDS = 60
 _LEAST_READ_AHEAD_KILOBYTES, _MOST_READ_AHEAD_KILOBYTES = 1024, 4096
 _CONSUMER = (
-    # A muted client of librdkafka connects anew after a minute and gets away with it; a Java client
+    # A muted client of librdkafka reconnects after a minute and gets away with it; a Java client
     # waits it out, and so do these.
     ("socket.timeout.ms", "300000"),
     ("fetch.queue.backoff.ms", "20"),

@@ -20,6 +20,6 @@ class LabError(Exception):
     """A part of the lab failed.
 
     The message says what happened, to which part, and what to do; where a process was involved it
-    ends with the tail of that process's log. Nothing is retried: the lab is torn down by whoever
-    opened it.
+    ends with the tail of that process's log. Nothing is retried: the code that opened the lab tears
+    it down.
     """

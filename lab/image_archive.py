@@ -1,9 +1,9 @@
 """Container images as files: layers out of directories, and the docker-archive that holds them.
 
 `docker load`, `podman load`, `ctr images import` and `kind load image-archive` all read what is
-written here. The same content gives the same bytes, whoever writes it, where and when: nothing of
-the clock, the owner or the umask of the machine gets in. What goes into an image is decided
-elsewhere; no engine and no registry is spoken to.
+written here. The same content gives the same bytes, no matter who writes it, where and when:
+nothing of the clock, the owner or the umask of the machine gets in. What goes into an image is
+decided elsewhere; no engine and no registry is spoken to.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _key_parts(jars: Path) -> Iterator[str]:
 def _version(java: str) -> str:
     """What this `java` says about itself, in all its lines; empty when it says nothing.
 
-    Whoever starts a program reports that.
+    An error is reported later, by the code that starts a program.
     """
     try:
         said = subprocess.run(

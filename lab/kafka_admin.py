@@ -118,7 +118,7 @@ class KafkaAdmin:
         return self._all_agree(lambda view: _leaders(view, topic) == leaders)
 
     def preferred_leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> the first of its replicas, whoever leads now.
+        """Partition -> the first of its replicas, even if another leads now.
 
         Raises KeyError for an unknown topic.
         """

@@ -151,7 +151,7 @@ class Node(Broker):
         if self.is_controller:
             settings["process.roles"] = "broker,controller"
             settings["listeners"] += f",CONTROLLER://{self._quorum.voters[self.broker_id]}"
-        # a listener's protocol may be chosen by whoever starts the lab, but never the quorum's
+        # the lab's caller may choose a listener's protocol, but never the quorum's
         extra = dict(self.plan.extra_properties)
         chosen = extra.pop("listener.security.protocol.map", None)
         if chosen is not None:

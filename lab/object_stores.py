@@ -152,7 +152,7 @@ def uv() -> Path:
 
 def python_packages(name: str, pins: Path) -> Path:
     """The directory `name` with what the file pins, and nothing else, for this interpreter."""
-    # compiled, for a Python that did so later would change the entry, which is then built anew
+    # compiled, for a Python that did so later would change the entry, which is then rebuilt
     key: list[str | bytes] = [pins.read_bytes(), sys.version, "compiled"]
     return cache.entry(name, key, build=lambda content: _install(pins, content))
 

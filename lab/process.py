@@ -298,7 +298,7 @@ def slowness() -> float:
     """How many times as long work takes now as on a quiet machine: the threads that want to run for
     each processor, on average of the last minute or now, whichever are more; 1 at least.
 
-    The kernel gives whoever is nice a fifth less for each step where others want to run.
+    The kernel gives nice processes a fifth less for each step where others want to run.
     """
     load, _, _, threads, _ = Path("/proc/loadavg").read_text().split()
     running = int(threads.partition("/")[0])

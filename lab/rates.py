@@ -83,7 +83,7 @@ def steady_mean(series: ByteSeries, start_seconds: float, length_seconds: float)
 def growth(values: Iterable[list[Any]]) -> list[Sample]:
     """A counter's readings as bytes per interval.
 
-    A reset (a broker started anew) counts as no growth.
+    A reset (a broker was restarted) counts as no growth.
     """
     readings = [(float(at), float(text)) for at, text in values]
     pairs = pairwise(readings)

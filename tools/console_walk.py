@@ -40,7 +40,7 @@ def _demo(log: Path) -> subprocess.Popen[bytes]:
 
 
 class _Nothing:
-    """In place of a demo that somebody else started."""
+    """Instead of a demo, when somebody else started one."""
 
     returncode = 0
 

@@ -1,9 +1,9 @@
 """Takes the pictures of the documents out of the report of a run of the demo: `make demo`, then
 `make demo-pictures`.
 
-A plot in the report gets its colours from the page. Here it becomes a file of its own: with the
-part of the page's style that it uses, its legend, and a background, so that it can be read on a
-light page and on a dark one. Nothing is drawn or computed anew.
+A plot in the report gets its colours from the page. Here it becomes a separate file: with the part
+of the page's style that it uses, its legend, and a background, so that it can be read on a light
+page and on a dark one. Nothing is drawn or computed again.
 """
 
 import argparse
@@ -78,8 +78,8 @@ def plot_of(report: str, key: str) -> Plot:
     found = re.search(_SVG.format(key=re.escape(key)), report, re.DOTALL)
     if found is None:
         raise NoSuchPlotError(
-            f"There is no plot named {key} in the report. Play the demo anew (make demo), and take "
-            "its report."
+            f"There is no plot named {key} in the report. Play the demo again (make demo), and "
+            "take its report."
         )
     after = report[found.end() : report.index("</figure>", found.end())]
     legend = [(mark, unescape(text)) for mark, text in _LEGEND.findall(after)]

@@ -353,7 +353,7 @@ def _alert_row(rule: Mapping[str, Any]) -> str:
 
 
 def _plain(summary: str) -> str:
-    """An alert's summary with the names of its labels in place of Prometheus's templates."""
+    """An alert's summary with the names of its labels instead of Prometheus's templates."""
     return (
         summary.replace("{{ $labels.", "<").replace(" }}", ">").replace("<", "*").replace(">", "*")
     )

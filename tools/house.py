@@ -39,7 +39,8 @@ _SUFFIXES = {
     ".properties",
 }
 _SMALL_LINES = 60
-_ASIDE = re.compile("/adr/|/measurements/")  # decisions, and output that was measured once
+_ASIDE = re.compile("/measurements/")  # output that was measured once
+_COMMENT = re.compile(r"(?m)(?:^|\s)# (.*)$")
 _MARKUP = re.compile(r"\{[{%#].*?[}%#]\}|<[^>]*>", re.DOTALL)
 _FIELD = re.compile("[a-z_]+")
 _REASON = re.compile(r"[^.]*\b(?:module|file|process) of its own\b[^.]*\.", re.IGNORECASE)
@@ -131,20 +132,22 @@ def word_figure(texts: Iterable[tuple[str, str]], words: Mapping[str, str], most
 
 
 def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
-    """Documents, manifests and charts whole, of Python every text that is not a docstring, of pages
-    what stands between their tags.
+    """Documents, manifests and charts whole, of Python comments and texts, of pages what stands
+    between their tags.
     """
-    places = ("README.md", "CONTRIBUTING.md", "docs", "crds", "charts", "examples")
+    pages = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "docs")
+    places = (*pages, "crds", "charts", "deploy", "examples")
     for path in (found for place in places for found in _files(root / place)):
         name = path.relative_to(root).as_posix()
         if path.suffix in {".md", ".yaml", ".txt", ".tpl", ".json"} and not _ASIDE.search(name):
             yield name, path.read_text(encoding="utf-8")
-    for path in (found for place in PRODUCT for found in _files(root / place)):
+    code = (*PRODUCT, *AROUND, "tools", "tests", "e2e")
+    for path in (found for place in code for found in _files(root / place)):
+        name = path.relative_to(root).as_posix()
         if path.suffix == ".py":
-            yield path.relative_to(root).as_posix(), messages_of(path.read_text(encoding="utf-8"))
+            yield name, texts_of(path.read_text(encoding="utf-8"))
         elif path.suffix == ".html":
-            text = _MARKUP.sub(" ", path.read_text(encoding="utf-8"))
-            yield path.relative_to(root).as_posix(), text
+            yield name, _MARKUP.sub(" ", path.read_text(encoding="utf-8"))
 
 
 def _files(place: Path) -> Iterable[Path]:
@@ -153,25 +156,11 @@ def _files(place: Path) -> Iterable[Path]:
     )
 
 
-def messages_of(source: str) -> str:
-    """The texts of a Python source that its users may see: constants, but for docstrings and for
-    names of fields, which stay as they are.
-    """
-    tree = ast.parse(source)
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
-    }
-    return "\n".join(
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and id(node) not in docstrings
-        and not _FIELD.fullmatch(node.value)
-    )
+def texts_of(source: str) -> str:
+    """A Python source's comments and texts, docstrings too, but for names of fields."""
+    texts = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    read = (text for text in texts if isinstance(text, str) and not _FIELD.fullmatch(text))
+    return "\n".join([*_COMMENT.findall(source), *read])
 
 
 # --- what runs the product ------------------------------------------------------------------------

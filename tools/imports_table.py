@@ -202,15 +202,15 @@ def block(picture: Picture) -> str:
 
 
 def _short(box: str) -> str:
-    """`tidegate.kafka` is `kafka`; modules beside folders are named with their package."""
+    """`tidegate.kafka` is `kafka`; the core's folders and single modules keep their package."""
     name, _, module = box.partition(" ")
     if module:
         return f"`{name}` ({'shared' if module == 'base' else module})"
-    return f"`{name.rpartition('.')[2]}`"
+    return f"`{name.removeprefix('tidegate.')}`"
 
 
 def page_with(text: str, picture: Picture) -> str:
-    """The page with its block made anew. Raises ValueError when the page has no marks for it."""
+    """The page with a new block. Raises ValueError when the page has no marks for it."""
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:

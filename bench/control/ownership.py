@@ -13,7 +13,7 @@ from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 300
 _ADOPTED = "/config/users/user-0"
-# Above the contract, so that it is given back at once, and a login that must stay
+# Above the contract, so that it is restored at once, and a login that must stay
 _ADOPTED_VALUE = (
     b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==","producer_byte_rate":"9000000"}}'
 )

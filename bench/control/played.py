@@ -54,7 +54,7 @@ class Scenario:
     """A cluster, how long it is played, what tiers drop to, and what Prometheus lacks.
 
     `floors` are bytes/s for each partition by level. `blind` has (from, to, brokers) without NIC
-    series; `resets` (second, broker) where its counters begin anew. `has_rates` is whether brokers
+    series; `resets` (second, broker) where its counters restart. `has_rates` is whether brokers
     report their clients.
     """
 

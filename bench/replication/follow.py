@@ -166,7 +166,7 @@ def fill(kafka: BrokersLab, topic: str, total_bytes: int) -> None:
 class _Move:
     """The same move again and again: replicas on brokers 2 and 3 come, and go afterwards.
 
-    `seconds` is where what each second had is kept, for whoever asks why L0 lost.
+    `seconds` is where what each second had is kept, to see why L0 lost.
     """
 
     kafka: BrokersLab

@@ -139,7 +139,7 @@ class Played:
 
 
 class Replication:
-    """What a cluster's brokers say of replication, to whoever measures."""
+    """What a cluster's brokers say of replication."""
 
     def __init__(self, kafka: BrokersLab) -> None:
         self.kafka = kafka
@@ -265,7 +265,7 @@ def keep_seconds(
 ) -> None:
     """Append what each of these moved in each second in MB, and the rate in force.
 
-    For whoever asks why one of them lost: it says when, and the operator's log beside it why.
+    It shows when one of them lost, and the operator's log beside it shows why.
     """
     with file.open("a") as rows:
         rows.write(f"{title}\nsecond,{','.join(moved)},rate\n")

@@ -3,7 +3,7 @@
 L0 and L1 read a twentieth of broker 1's NIC each, L3 as much as it gets. The limit is a little
 below what the NIC can send, as it has to be: a NIC that cannot be over its limit throttles nobody.
 Broker 3 was killed and has to fetch everything from broker 1. With Tidegate's recovery at priority
-L1, L3 gives way. At full scale the NIC sends 100 MB/s, and 5 GB are behind.
+L1, L3 is throttled. At full scale the NIC sends 100 MB/s, and 5 GB are behind.
 """
 
 import time

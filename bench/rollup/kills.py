@@ -131,7 +131,7 @@ class SmallDisk:
                 ballast.write(bytes(_PIECE_BYTES))
 
     def free(self) -> None:
-        """Give back what `fill` took."""
+        """Remove what `fill` wrote."""
         self._ballast.unlink(missing_ok=True)
 
     @property

@@ -408,7 +408,7 @@ def cold_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
 def growth_figures(brokers: int = 5, clients: int = 250) -> list[Figure]:
     """A start and a slope, fitted through four and sixteen times the series, and the hours.
 
-    The hours are of a day that is not over; what the tables of a whole day take is told apart.
+    The hours are of a day that is not over; what the tables of a whole day take is separate.
     """
     series = [
         SyntheticCluster(BEGIN_MS, brokers=brokers * times, clients=clients) for times in (1, 4, 16)

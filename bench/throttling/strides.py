@@ -33,7 +33,7 @@ _APART_SECONDS = 2.3  # between the steps of two clients: five of them share a s
 _LONGEST_RUN_SECONDS = 900
 _WRITTEN, _READ = "strides", "strides-read"
 _ROWS = Path("out/bench/strides.csv")
-# librdkafka connects anew after a minute and escapes a mute; Java clients wait
+# librdkafka reconnects after a minute and escapes a mute; Java clients wait
 _WAITS_MUTES_OUT = ("socket.timeout.ms", "300000")
 _PRODUCER = (_WAITS_MUTES_OUT, ("acks", "all"), ("linger.ms", "100"), ("batch.size", "50000"))
 _CONSUMER = (

@@ -13,9 +13,9 @@ The order of a pass:
                    contracts/overrides, desired
     4. throttle    which rates load holds below their contracts, how far each may go now
                    throttle/throttle_pass
-    5. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone
+    5. steps       per key: equal, raise at once, lower in safe steps, restore, leave alone
                    quotas/plan, steps
-    6. removal     too much given back at once is held until a person confirms the count
+    6. removal     a bulk removal is held until a person confirms the count
                    quotas/plan
     7. budget      order the writes, defer what does not fit into the period
                    quotas/budget
@@ -289,11 +289,11 @@ def _decide_complete(
     )
 
     def reported(unwritten: Iterable[Entity], because: Reason, load: ThrottlePass) -> Decision:
-        told = Circumstances(
+        seen = Circumstances(
             policy, quotas, None, plan.writes, frozenset(unwritten), because, held=load.held
         )
         return _reported(
-            wanted, plan, told, load, contended=contended, now_seconds=observation.now_seconds
+            wanted, plan, seen, load, contended=contended, now_seconds=observation.now_seconds
         )
 
     if policy.mode is Mode.OBSERVE:

@@ -100,7 +100,7 @@ class Decision:
     `unnotified` those of which brokers may not know, and are notified later,
     `contended` those left alone. `next_pass_in_seconds` is when a step is due or the budget has
     room again, None = no need before the usual poll. `overridden` says which overrides apply, and
-    when one ends. `finished_deleting` is true when a deleting policy has nothing left to give back.
+    when one ends. `finished_deleting` is true when a deleting policy has nothing left to restore.
     `watched` has every live broker against its limits; None = load is not known. `throttle` is what
     load made of every rate, None = the policy measures none, or the pass is held. `levels` is what
     each level with members is; none while the pass is held. `advice` is what usage says of members'

@@ -232,9 +232,9 @@ RateKey = tuple[Entity, Direction]
 class ReplicationBeside:
     """What replication means for the clients on one side of a NIC, in bytes/s.
 
-    `gives` is what it gives way by, before any level. `leaves` has each level that gives way to
-    more important replication there: what it and the levels below it may send together above their
-    throttled rates, while that replication has what it can use.
+    `gives` is how much it is slowed down, before any level is. `leaves` has each level that makes
+    room for more important replication there: what it and the levels below it may send together
+    above their throttled rates, while that replication has what it can use.
     """
 
     gives: float = 0.0
@@ -279,8 +279,8 @@ class BrokerLimits:
 
 # What usage tables say of the members of tiers, and how contracts may follow from it.
 #
-# The figures are made by a rollup Job from tables of five minutes. Whoever puts usage into an
-# observation has made sure that they are still good.
+# A rollup Job makes the figures from tables of five minutes. The caller that puts usage into an
+# observation has checked that they are still good.
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +391,8 @@ class Contract:
 class Member:
     """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract = unlimited.
 
-    `override` is the key of the override that is laid over the contract, None = none; whoever is
-    `exempt` is never throttled. `labels` are for bills, and no decision uses them.
+    `override` is the key of the override that is laid over the contract, None = none; an `exempt`
+    member is never throttled. `labels` are for bills, and no decision uses them.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Quota values as Kafka stores them (exact texts), as numbers to compare, and as words for people.
 
-Texts are kept exactly, because what is given back must be what stood there; they are compared as
+Texts are kept exactly, so that a restored quota is what stood there before. They are compared as
 numbers, because "12.50" and "12.5" are the same quota and rewriting one as the other would cost
 every broker a notification.
 """

@@ -1,7 +1,7 @@
 """The errors that Tidegate raises on purpose, by what the caller does about them.
 
     TidegateError               has a stable reason (tidegate_logic.reasons) and a message
-    |-- RetryLater              a system is away or busy: hold, back off, try again
+    |-- RetryLater              a system is unreachable or busy: hold, back off, try again
     |   |-- Unreachable         ZooKeeper, brokers, Kubernetes or Prometheus did not answer in time
     |   |-- Conflict            a compare-and-set lost: read again first
     |   |-- LeaseLost           another replica may hold the policy by now: it carries on
@@ -38,7 +38,7 @@ class TidegateError(Exception):
 
 
 class RetryLater(TidegateError):
-    """A system is away or busy; quotas stay as they are, and the next pass tries again."""
+    """A system is unreachable or busy; quotas stay as they are, and the next pass tries again."""
 
 
 class Unreachable(RetryLater):
@@ -117,7 +117,7 @@ class ForeignContent(UserActionRequired):
 
 
 class LedgerElsewhere(ForeignContent):
-    """The ledger has moved to the brokers, and whoever asked still looks in ZooKeeper."""
+    """The ledger has moved to the brokers, and the caller still looks in ZooKeeper."""
 
 
 class WriteRefused(UserActionRequired):

@@ -1,7 +1,7 @@
 """Gives each control pass an id, and spans where traces are wanted.
 
 The id is in every log line, audit line and Event of the pass. It goes with the context of the
-thread, as the current span does, so whoever works on for a pass in another thread takes a copy of
+thread, as the current span does, so code that continues a pass in another thread takes a copy of
 that context along. Without a collector's address there are no spans, and OpenTelemetry, which is an
 extra (`tidegate[tracing]`), is not even imported.
 """
@@ -131,8 +131,8 @@ class _Noting:
 def open_tracing(endpoint: str, identity: str) -> Tracing:
     """Traces for the OTLP collector at this address (HTTP); "" = none.
 
-    Raises UserActionRequired without the extra's libraries. A collector that is away costs traces,
-    and a warning in the log, and no pass anything: spans are sent by a thread of their own.
+    Raises UserActionRequired without the extra's libraries. An unreachable collector costs traces
+    and a warning in the log, and no pass anything: spans are sent by a separate thread.
     """
     if not endpoint:
         return OFF

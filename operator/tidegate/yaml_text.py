@@ -1,4 +1,4 @@
-"""Write YAML that reads back as what was written, whatever a name has in it and whoever reads it.
+"""Write YAML that reads back as what was written, with any text in it and for every parser.
 
 kubectl reads by Go's rules, in which a bare `y`, `0o7` or `1e5` is no text, and PyYAML by others.
 So text is bare only where nobody can take it for anything else. All other text is in quotes, and

@@ -90,8 +90,8 @@ def lay_out_kafka(others: OtherWriter) -> None:
 
 
 def elect(others: OtherWriter, kraft_epoch: int = -1) -> None:
-    """Another controller: the node is made anew at version 0 and the epoch counts on, as Kafka does
-    it.
+    """Another controller: the node is made again at version 0 and the epoch counts on, as Kafka
+    does it.
     """
     others.delete("/controller")
     others.put("/controller_epoch", str(int(others.get("/controller_epoch") or b"0") + 1).encode())
@@ -1307,7 +1307,7 @@ class NotificationContract(StoreTests):
         self.write(store, ALICE, {PRODUCE: "4096"}, at=3.0)
         assert self.is_notified(store)
 
-    @pytest.mark.parametrize("how", ["same", "made anew", "ledger"])
+    @pytest.mark.parametrize("how", ["same", "made again", "ledger"])
     def test_what_others_wrote_since_is_not_known_to_brokers(
         self, store: ZooKeeperQuotaStore, others: OtherWriter, how: str
     ) -> None:
@@ -1316,7 +1316,7 @@ class NotificationContract(StoreTests):
         kept, before = others.get(path) or b"", store.read([ALICE])[ALICE]
         if how == "same":
             put_silently(others)
-        elif how == "made anew":
+        elif how == "made again":
             others.delete("/config/users/alice")
             put_silently(others)
         else:  # an earlier version wrote the record alone

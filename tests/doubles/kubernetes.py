@@ -313,7 +313,7 @@ class InMemoryKubernetes(MemoryJobs, MemoryManaged):
         return not any(place == namespace for _, place, _ in self._objects)
 
     def create_namespace(self, namespace: str) -> None:
-        """Make it anew, once it is gone."""
+        """Make it again, once it is gone."""
         if not self.is_namespace_empty(namespace):
             raise Conflict(f"Namespace {namespace} is still being deleted.")
         self._terminating.discard(namespace)

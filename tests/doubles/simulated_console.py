@@ -308,7 +308,7 @@ def no_policy(source: SimulatedSource) -> None:
 
 
 def contended(source: SimulatedSource) -> None:
-    """Another writer has put a quota of 50 MB/s in place of the backfill's throttle, again."""
+    """Another writer has put a quota of 50 MB/s over the backfill's throttle, again."""
     seen = source.moment.observation
     assert seen.quotas is not None
     entity = next(one for one in seen.quotas if one.client_id == "backfill")

@@ -108,7 +108,7 @@ def kafka() -> Iterator[KafkaLab]:
         yield cluster
 
 
-# everybody on the plain listener may do everything, and whoever logs in only what an ACL grants
+# everyone on the plain listener may do everything, and those who log in only what an ACL grants
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",

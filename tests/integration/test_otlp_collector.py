@@ -1,5 +1,5 @@
-"""Spans of control passes arrive at a real OpenTelemetry collector over OTLP, and one that is away
-costs no pass anything.
+"""Spans of control passes arrive at a real OpenTelemetry collector over OTLP, and an unreachable
+one costs no pass anything.
 """
 
 import re

@@ -318,7 +318,7 @@ class Invariants:
                 self._judge_return(process, writer, user, key, new, freed_at)
             if (
                 not left and not is_throttled
-            ):  # whoever takes over what stands there knows nothing of before
+            ):  # a writer that takes over what stands there knows nothing of before
                 exposure = float(old or 0.0)
             self._remember(kafka, user, key, old, new)
             self._judge_mute(process, writer, user, key, old, new, exposure)
@@ -462,7 +462,7 @@ class Invariants:
         users = {user for _, user in left}
         if gone and len(users) * 100 > percent * most:
             self._world.violated(
-                f"{len(users)} of {most} quotas of {kafka.name} were given back within a quarter of an hour, "
+                f"{len(users)} of {most} quotas of {kafka.name} were restored within a quarter of an hour, "
                 f"{percent} % are allowed and no one confirmed it: {', '.join(sorted(users))}"
             )
 
@@ -639,7 +639,7 @@ def _changes(user: str, before: Nodes, after: Nodes) -> list[Change]:
 
 
 def _let_go(before: Nodes, after: Nodes, user: str, *, is_member: bool) -> set[Written]:
-    """The quotas of the user that begin to be given back.
+    """The quotas of the user that begin to be restored.
 
     A throttle that ends takes nothing away from one who stays a member: it may be without contract.
     """

@@ -53,7 +53,7 @@ class LeaseWatch:
             if what in ("read_lease", "list_leases"):
                 return
             if not isinstance(answer, LeaseRecord) or answer.holder != process.name:
-                self._renewed_at.pop(key, None)  # it was given back
+                self._renewed_at.pop(key, None)  # it was released
                 self._held_until[key] = min(
                     self._held_until.get(key, 0.0), self._world.scheduler.now
                 )

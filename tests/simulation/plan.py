@@ -562,7 +562,7 @@ def _meddling(plan: Plan, random: Random) -> list[Act]:
 
 
 def _with_takeover(plan: Plan, random: Random) -> tuple[Plan, list[Act]]:
-    """A contract is edited, and whoever is about to write that stands still while it is undone.
+    """A contract is edited; a process that is about to write that stands still while it is undone.
 
     Another replica has the turn meanwhile. So what was decided meets quotas and a ledger that are
     as they were, and a Lease that is the writer's again; only the claim is not the same.

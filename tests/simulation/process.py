@@ -1,7 +1,7 @@
 """One process of the operator, put together by its own `main.Operator`, on virtual time.
 
-`install` puts the virtual threads, clocks and systems in place of the real ones in the operator's
-modules, once for an interpreter. Nothing of what decides, writes, holds a Lease or reports is
+`install` puts the virtual threads, clocks and systems into the operator's modules instead of the
+real ones, once for an interpreter. Nothing of what decides, writes, holds a Lease or reports is
 replaced.
 """
 
@@ -143,11 +143,11 @@ def _newer(operation: Operation) -> Operation:
     return replace(operation, data=json.dumps(record, separators=(",", ":")).encode())
 
 
-# --- in place of the real ones --------------------------------------------------------------------
+# --- instead of the real ones ---------------------------------------------------------------------
 
 
 class _NoFolders:
-    """In place of `tempfile` and `shutil`: no certificate is ever written here."""
+    """Instead of `tempfile` and `shutil`: no certificate is ever written here."""
 
     @staticmethod
     def mkdtemp(prefix: str) -> str:
@@ -159,7 +159,7 @@ class _NoFolders:
 
 
 class _NoTrail:
-    """In place of an audit trail, which costs a tenth of a run and changes nothing."""
+    """Instead of an audit trail, which costs a tenth of a run and changes nothing."""
 
     def note(self, *_: Any, **__: Any) -> None:
         """Nothing is kept."""

@@ -118,7 +118,7 @@ def smaller(outcome: Outcome, replay: Callable[[Plan], Outcome] = play) -> Outco
 
 
 def _is_alike(one: Outcome, other: Outcome) -> bool:
-    """Whether the first violation is of the same kind, whoever it is about."""
+    """Whether the first violation is of the same kind, for any quota or process."""
     return bool(one.violations) and _kind(one.violations[0]) == _kind(other.violations[0])
 
 

@@ -145,7 +145,7 @@ class World:
         process.start()
 
     def ended(self, process: Process) -> None:
-        """Start a process anew, as the kubelet does."""
+        """Restart a process, as the kubelet does."""
         if self.processes.get(process.slot) is process:
             del self.processes[process.slot]
             self.scheduler.after(

@@ -1,4 +1,4 @@
-"""A refused certificate is explained by what is wrong with it, whoever showed it."""
+"""A refused certificate is explained by what is wrong with it, no matter who showed it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tools.release.oci import PlatformImage
 
 CHART = packages.ROOT / "charts" / "tidegate"
 SUMS = "SHA256SUMS"
-_UNDATED = 0  # seconds since 1970: what reproducible archives have in place of a time
+_UNDATED = 0  # seconds since 1970: what reproducible archives have instead of a time
 
 
 # The chart of a release names the images of that release, by digest: a chart that was checked

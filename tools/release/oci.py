@@ -110,7 +110,7 @@ class Layout:
         return found
 
     def blobs(self) -> dict[str, int]:
-        """The size in bytes of every blob by its digest, which is computed anew.
+        """The size in bytes of every blob by its digest, which is recomputed.
 
         Raises `LabError` for a blob with another content than its name says.
         """
@@ -269,7 +269,7 @@ def signature(layout: Layout, digest: str, *, repository: str) -> tuple[bytes, b
     named = critical["image"]["docker-manifest-digest"], critical["identity"]["docker-reference"]
     if critical["type"] != _COSIGN_TYPE or named != (digest, repository):
         raise LabError(
-            f"The signature beside {repository}@{digest} is of {named[1]}@{named[0]}. Whoever "
-            f"pushed it signed something else: do not use this image."
+            f"The signature beside {repository}@{digest} is of {named[1]}@{named[0]}: it "
+            f"signs another image. Do not use this one."
         )
     return statement, base64.b64decode(layer["annotations"][_COSIGN_SIGNATURE], validate=True)

@@ -122,7 +122,7 @@ class _Trial:
         self._delete(*names)
         return (
             f"kind: the chart was installed from the registry: {pulled}; ready after "
-            f"{ready_seconds:.0f} s, a quota in force after {quota_seconds:.0f} s, and given back; "
+            f"{ready_seconds:.0f} s, a quota in force after {quota_seconds:.0f} s, and restored; "
             f"{said}"
         )
 
@@ -139,7 +139,7 @@ class _Trial:
         self._delete("-f", manifest)
         return (
             f"kind: install.yaml was applied: a quota in force after {quota_seconds:.0f} s, and "
-            f"given back; nothing of it is left"
+            f"restored; nothing of it is left"
         )
 
     def _started(self, namespace: str) -> str:

@@ -4,9 +4,9 @@ A member with a user, alone or with a client id, reaches that user's clients onl
 allowed. A client id alone reaches clients of every user, so it must be allowed as such. Kafka's
 default entities are no members: they are the policy's own (spec.defaults).
 
-Members that are not allowed are left out before anything else is worked out, so that whatever
-follows never sees their entities. What stands in Kafka for one of them from before is given back
-like that of a member that was removed, under the guard against mass removals.
+Members that are not allowed are left out before anything else is worked out, so no later step sees
+their entities. Quotas that Kafka still has for them are restored like those of a removed member,
+under the guard against mass removals.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """Overrides laid over the tiers: a person's decision on one client or level that ends by itself.
 
-It runs before anything is worked out on leaders, so whatever follows (scaling, mute guard, budget)
-treats an override as it treats a contract. Whoever has one is never throttled while it lasts.
+It runs before anything is worked out on leaders, so every later step (scaling, mute guard, budget)
+treats an override as it treats a contract. A member with one is never throttled while it lasts.
 
 `rates` takes the place of the contract's byte rates:
 

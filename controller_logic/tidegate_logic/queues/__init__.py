@@ -1,1 +1,1 @@
-"""Decisions about DelayQueues."""
+"""Decisions about DelayQueues: what is due when, and who forwards what."""

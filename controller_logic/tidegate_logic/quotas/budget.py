@@ -123,8 +123,7 @@ def recovered(
 ) -> Charged:
     """What the ledger shows as spent, without memory: each entity's latest charged write.
 
-    A lower bound: earlier writes of the same entity and what was given back in full have left no
-    trace.
+    A lower bound: earlier writes of the same entity, and quotas restored in full, left no trace.
     """
     times: dict[float, int] = {}
     for record in records:
@@ -236,7 +235,7 @@ class RemovalMemory:
 
     `managed` has (time, count of managed entities), oldest and highest first; `left` since when
     each entity that was let go is leaving; `confirmed` are the quotas that a person confirmed for
-    removal and that are not all given back yet; `used` is the confirmation that was used last.
+    removal and that are not all restored yet; `used` is the confirmation that was used last.
     `unwanted` is how long each quota was seen without a contract (see `leaving.py`); none of it is
     kept over a pass that may not know all members.
     """

@@ -142,7 +142,7 @@ def plan_entity(
 
 
 def _let_go(standing: KeyState, promise: Promise, rules: EntityRules, beside: Beside) -> KeyStep:
-    """The step of a key that is not wanted: it stays for now, or is given back and remembered."""
+    """The step of a key that is not wanted: it stays for now, or is restored and remembered."""
     if beside.is_held:
         return _kept(standing, Reason.REMOVAL_HELD, arrived=False)
     if (until_seconds := beside.in_grace.get(standing.key)) is not None:
@@ -404,7 +404,7 @@ def _why(step: KeyStep) -> str:
         return f" per broker, one step on its way down, next in {step.due_in_seconds:.0f} s"
     if step.predicted_mute_seconds:
         return (
-            f" per broker, {_WHY[step.because]}; a busy client may be muted for up to "
+            f" per broker, {_WHY[step.because]}; a busy client may be delayed for up to "
             f"{step.predicted_mute_seconds:.1f} s"
         )
     return f" per broker, {_WHY[step.because]}{_unguarded_words(step)}"

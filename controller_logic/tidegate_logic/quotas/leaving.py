@@ -7,9 +7,9 @@ the ledger for a quarter of an hour, because a broker still measures what the cl
 limit: a first quota then steps down. See `steps.py`, and `sent_rates.py` for what it steps down
 from.
 
-In the ledger, a restored quota is an entry that was given back and has nothing left to restore:
-`before` and `written` are what stands now. Versions that do not know of the memory read it as a
-quota that has its value from before Tidegate already, and drop the record.
+In the ledger, a restored quota is an entry with nothing left to restore: `before` and `written` are
+what stands now. Versions that do not know of the memory read it as a quota that has its value from
+before Tidegate already, and drop the record.
 """
 
 from collections.abc import Iterable, Mapping, Set

@@ -71,10 +71,9 @@ _UNREAD = Reason.ZOOKEEPER_UNREACHABLE, "its quota could not be read; it stays a
 class Plan:
     """What happens to every entity that will not stand as promised, and every write.
 
-    `managed` counts those that have, or would have, a quota of ours, and those that are given back.
-    `leaving` is when the grace of those ends that wait to be (epoch seconds).
-    `notifications` are for those of ours that have no write, and of which it is not known that
-    brokers were notified.
+    `managed` counts those that have, or would have, a quota of ours, and those being restored.
+    `leaving` is when the grace of those ends that wait to be (epoch seconds). `notifications` are
+    for those of ours that have no write, and of which it is not known that brokers were notified.
     """
 
     entities: Mapping[Entity, EntityPlan]
@@ -351,11 +350,11 @@ def _refusal_words(reason: Reason, stored: StoredQuota | None) -> str:
     )
 
 
-# Whether quotas may be given back now: a list emptied by mistake must not free a whole cluster.
+# Whether quotas may be restored now: a list emptied by mistake must not free a whole cluster.
 #
 # What leaves is counted over a quarter of an hour, against the most entities that were managed in
-# that time. What is being given back in steps already was decided earlier and is never held up. A
-# policy that is being deleted is not capped, because deleting it is explicit.
+# that time. What is being restored in steps was decided earlier and is never held up. A policy that
+# is being deleted is not capped, because deleting it is explicit.
 
 
 REMOVAL_WINDOW_SECONDS = 15 * 60
@@ -462,7 +461,7 @@ def _confirmation(leaving: Leaving, used: str) -> str:
 
     When each was written is part of it. Members that come back and are removed again have another
     one, also for an operator that was restarted since. Those that came back before anything was
-    given back still have the same quotas; only the memory of what was `used` keeps these apart.
+    restored still have the same quotas; only the memory of what was `used` keeps these apart.
     """
     lost = sorted(
         f"{entity.sort_key}\0{key}\0{entry.written}\0{entry.written_at_seconds!r}"

@@ -165,10 +165,10 @@ _NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
 
 
 class DefaultEntityQuotas:
-    """The default entities of one pass, as they will be after what this pass gives back.
+    """The default entities of one pass, as they will be once it has restored what leaves.
 
-    A default that is given back in the same pass counts as what it goes back to: it is written
-    before the users are. `kept` gives the keys of an entity that this pass keeps.
+    A default that is restored in the same pass counts with the value that it returns to: it is
+    written before the users are. `kept` gives the keys of an entity that this pass keeps.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The next step of one quota key, from what stands, what should stand and what the ledger says.
 
-A key is followed (towards a target) or given back (towards what stood there before Tidegate). Both
+A key is followed (towards a target) or restored (towards what stood there before Tidegate). Both
 ways lower byte rates through the mute guard only. Whether an entity may be written at all, and what
 the budget allows, is decided elsewhere.
 

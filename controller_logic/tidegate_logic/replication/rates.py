@@ -42,7 +42,7 @@ class ReplicationMode(StrEnum):
 
 
 class Priority(StrEnum):
-    """Which clients replication gives way to: those of this level and above, or all of them."""
+    """Which clients take precedence over replication: this level and above, or all of them."""
 
     BELOW_L3 = "BelowL3"
     L3 = "L3"

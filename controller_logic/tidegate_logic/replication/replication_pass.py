@@ -504,7 +504,7 @@ def _removed_by_others(
 
 
 def _in_force(configs: Configs, plan: ConfigPlan) -> dict[Side, int]:
-    """The rate of each side when the plan's changes are made, whoever set it."""
+    """The rate of each side once the plan's changes are made, no matter who set it."""
     texts: dict[tuple[Resource, str], str] = {
         (resource, key): text
         for resource, values in configs.items()
@@ -555,7 +555,7 @@ def _beside(
 def _gives(
     given: ReplicationInput, moves: Sequence[Move], rates: Rates, ours: Items
 ) -> dict[Side, float]:
-    """What replication gives way by, on each side that has a rate of ours.
+    """How much replication is slowed down, on each side that has a rate of ours.
 
     Below L3 that is what it moves above its floor, else what it moves above what it may.
     """

@@ -2,9 +2,9 @@
 
 A throttle has two halves: rates on brokers, and lists of replicas on topics. Kafka throttles only a
 replica that is on the list and out of sync, and counts what is on the list in sync as well (see
-`in_sync`). The record (kept beside the quotas' ledger) has what we
-may have written: it is written first, so whoever is killed at any point leaves nothing that is not
-in it. Taking away removes exactly that; a value that is not in the record stays as it is.
+`in_sync`). The record (kept beside the quotas' ledger) has what we may have written. It is written
+first, so a process that is killed at any point leaves nothing that is not in it. Taking away
+removes exactly that; a value that is not in the record stays as it is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -293,7 +293,7 @@ def _by_number(item: str) -> tuple[int, ...]:
 
 
 def others_of(present: Configs, record: Items) -> tuple[OthersThrottle, ...]:
-    """Every rate and list that is not ours, whoever set it and why."""
+    """Every rate and list that is not ours, no matter who set it and why."""
     found = []
     for resource in sorted(present):
         for key, value in sorted(present[resource].items()):

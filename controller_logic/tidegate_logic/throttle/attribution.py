@@ -1,9 +1,8 @@
 """Who moves the bytes of a broker over its limit: what must go, can quotas help, what it costs.
 
 L0 and foreign traffic cannot be cut, and replication only where the policy throttles it below L3:
-then it gives way first. Where the rest could give too little, nothing is cut: that would hurt L3
-for nothing. How far each entity goes is decided in `cuts.py`. All amounts
-are bytes per second.
+then it is cut first. Where the rest could give too little, nothing is cut: that would hurt L3 for
+nothing. How far each entity goes is decided in `cuts.py`. All amounts are bytes per second.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -213,7 +212,7 @@ class Need:
 class NotReducible:
     """A broker over its limit where quotas cannot help: what must go, and what could be given.
 
-    What replication gives way by is no part of the need any more.
+    The need no longer includes what replication is slowed down by.
     """
 
     need: float
@@ -358,7 +357,7 @@ def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int])
 
 
 def _regains(scene: DirectionSnapshot, level: Level) -> dict[int, float]:
-    """What one raise could give back to this level, on each broker where its caps bind."""
+    """What one raise could restore to this level, on each broker where its caps bind."""
     wanted: dict[int, float] = {}
     for bucket in scene.tiers[level]:
         if not bucket.is_throttled:

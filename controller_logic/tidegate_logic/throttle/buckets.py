@@ -105,9 +105,9 @@ class _Watch:
 
 # The rate that an entity is never throttled below: its tier's, or what its clients need.
 #
-# A producer that gets less than a full buffer per delivery timeout loses records of whoever shares
-# the quota; a consumer starves below a fetch. Where that is more than the tier's throttled rate it
-# is said, not hidden.
+# A producer that gets less than a full buffer per delivery timeout loses records of every client
+# that shares the quota; a consumer starves below a fetch. Where that is more than the tier's
+# throttled rate, it is said, not hidden.
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,8 @@ class _Planner:
     def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
         """The step now, also where it does not bite yet: the next one then starts lower.
 
-        Whoever was lowered late in the last round, because writes are spread, is decided on with
-        the others and waits for its moment.
+        A member that was lowered late in the last round, because writes are spread, is decided on
+        with the others and waits for its moment.
         """
         settings = self._scene.settings
         wait_seconds = bucket.seconds_until_lowered_again(settings, self._scene.now_seconds)
@@ -289,8 +289,8 @@ def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateK
 def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Bucket]:
     """Those who can give FEW times the need, at least twelve.
 
-    Few are cut deep rather than all a little, because writes are dear. Whoever gives next to
-    nothing of the need is spared, unless the others of the level cannot give it all.
+    Few are cut deep instead of all a little, because writes are expensive. Those that free next to
+    nothing are spared, unless the others of the level cannot free enough.
     """
     givers = sorted(
         [(gives, bucket) for bucket in tier if (gives := bucket.gives(broker)) > 0],

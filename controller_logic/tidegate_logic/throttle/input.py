@@ -33,7 +33,7 @@ LYING: Final = 0.5
 
 # --- who gives ---
 MIN_RELIEF: Final = 0.20  # below this share of the excess a cut would hurt without helping
-# of capacity: from there on every byte given back helps L0, so MIN_RELIEF gives way to MATTERS
+# of capacity: from there on every byte freed helps L0, so MATTERS counts instead of MIN_RELIEF
 SATURATED: Final = 0.95
 # share of the limit (or of a need on a full link) below which bytes do not matter
 MATTERS: Final = 0.01

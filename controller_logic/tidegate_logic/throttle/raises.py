@@ -1,4 +1,4 @@
-"""The raises of one round: what is given back, to whom, into which measured headroom.
+"""The raises of one round: what is restored, to whom, into which measured headroom.
 
 A raise costs what can bind: lifting a cap that does not bind adds nothing, lifting one that binds
 adds at most the difference on each broker where it binds. So raises fill headroom and cannot
@@ -238,7 +238,7 @@ class _Raiser:
 def _is_above(bucket: Bucket) -> bool:
     """Whether it still steps down to a contract that leaders made smaller.
 
-    Nothing is given back until then.
+    Nothing is raised until then.
     """
     return bucket.cap > bucket.contract
 

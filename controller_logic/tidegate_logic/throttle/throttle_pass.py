@@ -2,7 +2,7 @@
 
 Without readings nothing moves: what the ledger shows as throttled stays so. Writes that the
 throttle wants are spread over a quota window; those whose turn has not come stay what is in force.
-A policy that names no metrics throttles nothing, so every rate is at the contract.
+A policy that names no metrics throttles nothing, so every client is at its contracted rate.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set

@@ -1,7 +1,8 @@
 """Credentials from a file, instead of the Secrets that a policy names.
 
 The file is YAML with keys and plain values, or Secrets as `kubectl get secret -o yaml` prints them:
-one, several documents, or a list. The names of the Secrets do not matter, only their keys. Values
+one, several documents, or a list. Instead of a file it may be the folder that a Secret is mounted
+as, with a file for each key. The names of the Secrets do not matter, only their keys. Values
 are never shown, not even in errors.
 
 It is a module of its own because it imports the resources and their clients, which `tidegate
@@ -160,6 +161,8 @@ _PASSWORD = PasswordSecret(secret_name=_NAME, password="password")  # noqa: S106
 
 def read_credentials_file(path: Path) -> CredentialsFile:
     """The keys and decoded values. Raises UserActionRequired naming the file and what must hold."""
+    if path.is_dir():
+        return CredentialsFile(path, _mounted(path))
     try:
         documents = [
             one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None
@@ -191,6 +194,18 @@ def read_credentials_file(path: Path) -> CredentialsFile:
                 )
             keys.update(values)
     return CredentialsFile(path, keys)
+
+
+def _mounted(folder: Path) -> SecretData:
+    """The keys of a Secret that is mounted as a folder: a file each."""
+    try:
+        return {
+            file.name: file.read_bytes()
+            for file in folder.iterdir()
+            if file.is_file() and not file.name.startswith(".")
+        }
+    except OSError as error:
+        raise _unreadable(folder, f"cannot be read ({file_problem(error)})") from error
 
 
 def file_problem(error: OSError | UnicodeDecodeError) -> str:

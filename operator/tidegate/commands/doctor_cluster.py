@@ -38,8 +38,8 @@ def examine_cluster(
     """
     try:
         with opened_cluster(around, source, access) as cluster:
-            facts, metered, told = yield from _quota_store(source, cluster)
-            brokers, voters = yield from _brokers(source, cluster, facts, told)
+            facts, metered, reported = yield from _quota_store(source, cluster)
+            brokers, voters = yield from _brokers(source, cluster, facts, reported)
             return brokers, metered, voters | _quorum(cluster)
     except TidegateError as error:  # no Secret, or one without the key that is named
         yield problem(
@@ -85,7 +85,7 @@ def _ledger(
 def _quota_store(
     source: PolicySource, cluster: KafkaCluster
 ) -> Generator[Finding, None, tuple[ClusterFacts | None, frozenset[Entity], str]]:
-    """Returns also what it told as the error of a store that cannot be asked, "" = none."""
+    """Returns also the error already reported about a store that does not answer, "" = none."""
     kafka, address = source.kafka, cluster.address
     if kafka.zookeeper is None:
         check, asked, login = "kafka", "The brokers", login_words(kafka.tls, kafka.authentication)
@@ -191,11 +191,11 @@ _ASKED = (_PLUGIN, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES, _VOTERS)
 
 
 def _brokers(
-    source: PolicySource, cluster: KafkaCluster, facts: ClusterFacts | None, told: str
+    source: PolicySource, cluster: KafkaCluster, facts: ClusterFacts | None, reported: str
 ) -> Generator[Finding, None, tuple[frozenset[int], frozenset[int]]]:
     """Returns the live brokers, and the controllers that their settings list.
 
-    `told` is an error that there is a finding about already."""
+    `reported` is an error that there is a finding about already."""
     kafka = source.kafka
     login = login_words(kafka.tls, kafka.authentication)
     try:
@@ -204,7 +204,7 @@ def _brokers(
         topics = [one for one in wanted if facts is not None or not one.endswith("*")]
         topology = cluster.topology.read(topics)
     except TidegateError as error:
-        if error.message != told:
+        if error.message != reported:
             yield problem(
                 "kafka",
                 error.reason,
@@ -295,7 +295,7 @@ def _settings_findings(
             Reason.QUOTA_WINDOW_DIFFERS,
             f"The quota window of {broker_words(which)} is {samples} samples of {seconds} s, and "
             f"the policy says {wanted[0]} of {wanted[1]} s.",
-            "Steps are sized for the wrong window: clients may be muted for longer than "
+            "Steps are sized for the wrong window: clients may be delayed for longer than "
             "escalation.maxMuteSeconds, or throttled more slowly than possible.",
             f"Set spec.kafka.quotaWindow to samples: {samples}, sampleSeconds: {seconds}, or the "
             f"brokers' {_SAMPLES} and {_SAMPLE_SECONDS} to what the policy says.",

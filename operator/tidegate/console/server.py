@@ -157,7 +157,7 @@ class Console:
                 self.history.note(now)
 
     def keep_up(self) -> None:
-        """Update every page that a browser has open. Pages whose browser is away wait for it."""
+        """Update every page that a browser has open. A page without its browser waits for it."""
         for page in tuple(self._pages):
             try:
                 page.keep_up()
@@ -558,7 +558,7 @@ class _Page:
         self._shown_at = at
         page = self._page(self._body)
         if self._logged_out or self._has_lost_rights:
-            self._open_anew()
+            self._reopen()
             return
         changes = changes_between(self._shown, page)
         if changes is not None:
@@ -566,7 +566,7 @@ class _Page:
             self._live.run_method("change", changes)
             self._moment.set_content(self._clock())
 
-    def _open_anew(self) -> None:
+    def _reopen(self) -> None:
         """Names that the viewer may not see any more are also in lists and fields, and go, too."""
         from nicegui import ui
 

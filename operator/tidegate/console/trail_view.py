@@ -1,7 +1,7 @@
 """Which audit lines one viewer may read: those about the policy, and tiers that they may list.
 
 A trail has the lines of every tier of a policy, also of namespaces in which the viewer may list
-nothing. Pure. What cannot be told to be the viewer's is left out, and counted.
+nothing. Pure. Lines that may concern others are left out, and counted.
 """
 
 import re

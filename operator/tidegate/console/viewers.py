@@ -107,7 +107,7 @@ class Viewers:
     def settled(self, token: str | None) -> Rights | None:
         """What need not be asked for again now; None = it has to be. Never waits.
 
-        A page is opened by that while the API server is away, and then has it asked for by `known`.
+        A page opens with it while the API server is unreachable; `known` then asks again.
         """
         kept = self._usable(_digest(token))
         if kept is None:

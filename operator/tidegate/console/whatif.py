@@ -191,7 +191,7 @@ def situation_of(
 ) -> Situation:
     """What members and others move by these readings; a rate that is missing counts as none.
 
-    `quotas` are those in force per broker, for whoever runs at its quota.
+    `quotas` are those in force per broker: they show which members run at theirs.
     """
     members = {member.entity for tier in tiers for member in tier.members}
     wants: dict[Place, float] = {}
@@ -348,8 +348,8 @@ def _without_leaders(
 def play_what_if(situation: Situation, edits: Edits, *, seconds: int = SECONDS) -> Result:
     """What the operator would do from now on. Raises ValueError where no broker would live.
 
-    It starts with everybody at the contract, as after a calm time. Only members that move bytes
-    through a NIC near its limit are decided on: no one else is ever lowered for load.
+    It starts with every member at its contracted rate, as after a calm time. Only members that move
+    bytes through a NIC near its limit are decided on: no one else is ever lowered for load.
     """
     return _WhatIf(edited(situation, edits), seconds).played()
 

@@ -39,7 +39,8 @@ from tidegate.control.ownership import (
     take_over_words,
     take_ownership,
 )
-from tidegate.control.queues.watch import QueueDependencies, QueueTask, QueueWatch
+from tidegate.control.queues.report import QueueTask
+from tidegate.control.queues.watch import QueueDependencies, QueueWatch
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
@@ -424,7 +425,7 @@ class Controller:
             before_writes=partial(self._have_ledger_remembered, policy),
             rival=self._rival_of(policy),
             ledger=partial(self._ledger.look, policy=declared.policy),
-            kafka_users_anew=self._kafka_users.anew,
+            fresh_kafka_users=self._kafka_users.fresh,
         )
         self._keep_ledger(policy, declared, cluster, result, owner)
         if self._ledger_moved:  # the next pass finds where it is now

@@ -1,5 +1,5 @@
-"""Which quotas may be Tidegate's after a ledger was lost, key by key, and what people are told of
-them: nothing removes them any more but a person.
+"""Which quotas may be Tidegate's after a ledger was lost, key by key, and the message about them:
+only a person removes them now.
 """
 
 from collections.abc import Collection, Mapping, Sequence

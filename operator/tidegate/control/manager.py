@@ -461,7 +461,7 @@ class Manager:
         if self._share is None:
             return
         if self._handing_over is None:
-            # one that is being deleted may have lost its Secrets; who has them gives back
+            # a policy in deletion may have lost its Secrets: a replica that has them keeps it
             going = {
                 key
                 for key, raw in self._context.policies().items()

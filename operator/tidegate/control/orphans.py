@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from tidegate.control.queues.watch import DRAIN_FINALIZER
+from tidegate.control.queues.report import DRAIN_FINALIZER
 from tidegate.control.runtime import OperatorContext
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (

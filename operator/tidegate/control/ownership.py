@@ -1,7 +1,7 @@
 """The way in and the way out: a policy's claim on a Kafka cluster, its finalizer, its deletion.
 
-Before the first write a policy takes both. It may go when everything is given back, or when the
-time for that is over.
+Before the first write a policy takes both. It may go when everything is restored, or when the time
+for that is over.
 """
 
 from collections.abc import Callable, Iterable
@@ -101,8 +101,8 @@ def take_ownership(
     changed: JsonObject | None = None
     if ours is None or not has_finalizer(raw):
         require_lease(may_write)
-        # also where the cache shows it: the cache may be late, and another replica may have given
-        # everything back and let the policy go; what is written then no one would give back
+        # also where the cache shows it: the cache may be late, and another replica may have
+        # restored everything and let the policy go; then no one would restore what is written now
         changed = _held_by_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw), kubernetes)
     if ours is not None and is_kept and not is_anothers:
         return Ownership(ours, changed)
@@ -160,8 +160,8 @@ def competing_policy(
 ) -> str | None:
     """Names an older policy with the same cluster id in its status; None when ours is first.
 
-    Where there is no claim, a policy that had the cluster's ledger goes before older ones, until
-    its own message is answered: what it wrote is not what was there before.
+    Where there is no claim, a policy that had the cluster's ledger takes precedence over older
+    ones, until its own message is answered: what it wrote is not what was there before.
     """
     if facts.owner_policy_key == object_key(policy):
         return None
@@ -184,7 +184,7 @@ def competing_policy(
 
 
 def _lost_ledger(other: JsonObject, policy: JsonObject, facts: ClusterFacts) -> bool:
-    """Whether another policy remembers a ledger of this cluster that it did not give back."""
+    """Whether another policy remembers a ledger of this cluster that it has not restored."""
     theirs, ours = (remembered_of(one.get("status") or {}) for one in (other, policy))
     return (
         theirs is not None
@@ -196,7 +196,7 @@ def _lost_ledger(other: JsonObject, policy: JsonObject, facts: ClusterFacts) -> 
     )
 
 
-# --- deletion: the policy may go when everything is given back, or the time for it is over --------
+# --- deletion: the policy may go when everything is restored, or the time for it is over ----------
 #
 # The finalizer never blocks for ever: the deadline counts from the last progress that this process
 # saw, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the claim
@@ -212,7 +212,7 @@ class DeletionOutcome:
 
     @property
     def may_release_claim(self) -> bool:
-        """Whether no record should be left: all was given back, or the rest of them is lost."""
+        """Whether no record should be left: all was restored, or the rest of them is lost."""
         return self.incomplete is None or self.reason is Reason.LEDGER_LOST
 
 
@@ -323,7 +323,7 @@ def _may_be_changed(result: PassResult) -> bool:
 
 
 def _claimed_elsewhere(result: PassResult) -> list[str]:
-    """Why nothing is this policy's to give back: another one has the claim, and the quotas."""
+    """Why this policy has nothing to restore: another one has the claim, and the quotas."""
     return [
         f"The policy is released, and every quota stays as it is: {hold.message}"
         for hold in result.decision.holds

@@ -238,13 +238,13 @@ class ControlPass:
         before_writes: BeforeWrites = lambda *_: None,
         rival: Rival = lambda _: None,
         ledger: LedgerLook = ledger_unknown,
-        kafka_users_anew: Callable[[], StrimziUsers | None] | None = None,
+        fresh_kafka_users: Callable[[], StrimziUsers | None] | None = None,
     ) -> PassResult:
         """One pass.
 
         `prepare` is called before the first write and returns the claim that all are sent under;
         its TidegateError refuses them. `before_writes` is called with each round of writes before
-        they are sent, and may refuse them in the same way. `kafka_users_anew` is called before a
+        they are sent, and may refuse them in the same way. `fresh_kafka_users` is called before a
         write over somebody else's value of a user, so that the KafkaUser that may have brought it
         is known.
         """
@@ -266,8 +266,8 @@ class ControlPass:
 
         before, seen = self.memory, observe(declared)
         decision = self._decide(seen)
-        if kafka_users_anew is not None and writes_over_others(decision.writes, declared.strimzi):
-            newest = kafka_users_anew()
+        if fresh_kafka_users is not None and writes_over_others(decision.writes, declared.strimzi):
+            newest = fresh_kafka_users()
             if newest != declared.strimzi:
                 self.memory = before
                 seen = observe(replace(declared, strimzi=newest))

@@ -162,7 +162,7 @@ class RollupLook:
         self._was_read = False
 
     def look(self, policy: JsonObject, spec: Rollup) -> RollupProgress:
-        """Look once. A Kubernetes that is away or refuses raises nothing: that is `trouble`."""
+        """Look once. Kubernetes being unreachable or refusing raises nothing: that is `trouble`."""
         now_seconds = self._wall()
         found, unusable = None, None
         try:

@@ -5,9 +5,11 @@ from typing import Protocol
 
 
 class Membership(Protocol):
-    """One process among the forwarders of a queue. Everything is called from one thread.
+    """One process among the forwarders of a queue.
 
-    No call waits for longer than a request takes; `wanted`, `may_send` and `is_lost` never wait.
+    One thread calls `topics`, `wanted`, `take` and `release`; another one calls `may_send` and
+    `is_lost`, and `close` at the end. No call waits for longer than a request takes; `wanted`,
+    `may_send` and `is_lost` never wait.
     """
 
     @property

@@ -254,7 +254,7 @@ class QueueTopics:
     def _positions(
         self, names: QueueNames, topics: Collection[str]
     ) -> dict[str, tuple[int | None, PositionNote | None, TidegateError | None]]:
-        """Position, note and what is wrong with the note, by topic; empty = the group is away."""
+        """Position, note and what is wrong with the note, by topic; empty = no such group."""
         found: dict[str, tuple[int | None, PositionNote | None, TidegateError | None]] = {}
         coordinator = self._client.read(
             metadata.FindCoordinatorRequest(key=names.group, key_type=0)

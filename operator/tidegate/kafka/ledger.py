@@ -1,8 +1,8 @@
 """The ledger: for each entity a record of what was there before us, what we wrote, why.
 
 A quota store keeps it beside the quotas: see `zookeeper` and `adminapi`. Reading is strict, because
-a record decides what is given back to whom; but a record may come from a newer version, which was
-rolled back. Versions keep to this:
+quotas are restored from records; but a record may come from a newer version, which was rolled back.
+Versions keep to this:
 
 - Another format means that the other fields may mean something else: nothing of it is understood.
 - Whatever is new within a format, a field or a reason, leaves the meaning of the others as it is,

@@ -1,7 +1,7 @@
 """Names of quota entities as Kafka spells them in ZooKeeper, in both directions.
 
 Encoding is Kafka's `Sanitizer`: every byte of the UTF-8 name but `A-Z a-z 0-9 - _ .` becomes `%XX`.
-Decoding is stricter than Kafka's: a node name that encoding would not give back is foreign, because
+Decoding is stricter than Kafka's: a node name that encoding would not produce is foreign, because
 brokers look up no session under it.
 """
 

@@ -50,7 +50,7 @@ class Claim:
     def is_of_another_operator(self, policy_uid: str, lease_namespace: str) -> bool:
         """Whether this policy has the claim for an operator with Leases in another namespace.
 
-        Nothing then keeps the two from writing at once. "" = whoever asks is no operator.
+        Nothing then keeps the two from writing at once. "" = the caller is not an operator.
         """
         return (
             self.policy_uid == policy_uid

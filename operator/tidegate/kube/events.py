@@ -1,8 +1,8 @@
 """Posts Events about transitions, never at the cost of the control pass.
 
 Each is posted once for a while, and short enough for the server. An Event that cannot be posted is
-logged, and for a while none is tried, so that an API server that is away costs a pass one time
-limit and not one per object.
+logged, and for a while none is tried, so that an unreachable API server costs a pass one time limit
+and not one per object.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One writer per policy: a Lease that replicas hold in turn, safe without agreeing clocks.
 
-Leases are in the operator's own namespace. A policy's namespace that is being deleted loses what is
-in it and takes nothing new, while the policy still has quotas to give back.
+Leases are in the operator's own namespace. A namespace that is being deleted loses what is in it
+and accepts nothing new, while its policy still has quotas to restore.
 
 The holder renews its Lease by compare-and-set. It counts its right to write from the moment
 *before* the last successful renewal was sent, on its own monotonic clock, and gives it up

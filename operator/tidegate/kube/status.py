@@ -106,7 +106,7 @@ FAULTS_IN_A_ROW = 3
 
 
 class Answers:
-    """Whether Kubernetes is away, as the writes of one report see it.
+    """Whether Kubernetes is unreachable, as the writes of one report see it.
 
     No answer means that it is. An answer of 5xx may be about one object, such as one that is too
     large for etcd; several of them in a row mean that nothing behind it answers.
@@ -156,7 +156,7 @@ class StatusWriter:
         `Kubernetes.patch_status` raises, except NotFound: an object that is gone needs no status.
         """
         ref = ObjectRef.of(kind, seen)
-        # Enums and tuples become what JSON gives back, so that equal things compare as equal.
+        # Enums and tuples become what parsed JSON has, so that equal things compare as equal.
         wanted: JsonObject = json.loads(json.dumps(desired))
         try:
             try:

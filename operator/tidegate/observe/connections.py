@@ -559,7 +559,7 @@ class Connection:
     def _wanted(self, before: _Wanted | None) -> _Wanted:
         """Read spec and Secrets. A Secret that vanished under an open connection is remembered.
 
-        A namespace in deletion loses Secrets before its policies, which have quotas to give back.
+        A namespace in deletion loses Secrets before its policies, which have quotas to restore.
         """
         spec = self._spec
         if spec is None:

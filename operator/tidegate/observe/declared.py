@@ -199,7 +199,7 @@ def tier_from(raw: Mapping[str, Any], spec: TierSpec) -> Tier:
 
 
 def _member(member: TierMember, tier_labels: Mapping[str, str]) -> Member:
-    """A member's own label goes before its tier's."""
+    """A member's own label takes precedence over its tier's."""
     return Member(
         name=member.name,
         entity=Entity(user=member.user, client_id=member.client_id),

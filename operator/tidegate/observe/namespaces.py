@@ -67,7 +67,7 @@ class KnownLabels:
     def __call__(self, namespace: str) -> Labels:
         """See NamespaceLabels."""
         if self._age_seconds(namespace) >= LABELS_AGE_SECONDS:
-            self._read_anew(namespace)
+            self._reread(namespace)
         read_at_seconds, labels = self._known.get(namespace, (float("-inf"), None))
         if self._monotonic() - read_at_seconds >= self._keep_seconds:
             failed = self._failed.get(namespace) or self._away
@@ -84,7 +84,7 @@ class KnownLabels:
         read_at_seconds = self._known.get(namespace, (float("-inf"), None))[0]
         return self._monotonic() - read_at_seconds
 
-    def _read_anew(self, namespace: str) -> None:
+    def _reread(self, namespace: str) -> None:
         """Read the labels, or have them read.
 
         Not soon after a failure of theirs, nor of any where Kubernetes did not answer: that took

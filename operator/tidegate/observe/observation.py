@@ -1,7 +1,7 @@
 """Makes the observation of a pass: declared objects, the cluster's facts, leaders and quotas.
 
-A failure becomes a hold with a reason and a sentence; nothing in here raises for a system that is
-away, and nothing writes.
+A failure becomes a hold with a reason and a sentence; nothing in here raises for an unreachable
+system, and nothing writes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -542,7 +542,7 @@ def expected_cluster(declared: Declared, cluster: KafkaCluster) -> Expected:
         str(kafka.bootstrap_servers),
         kafka.cluster_id,
         policy.uid,
-        # what a policy that goes has not taken over is not its to give back
+        # a policy in deletion does not restore what it has not taken over
         "" if policy.deleting else declared.replaces_claim,
         # but its own quotas are, whichever operator wrote them
         "" if policy.deleting else declared.lease_namespace,

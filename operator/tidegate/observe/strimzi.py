@@ -194,7 +194,7 @@ class KnownKafkaUsers:
         if place is None:
             return None
         if self._monotonic() >= self._due_at_seconds and not self._is_reading():
-            self._read_anew(place)
+            self._reread(place)
         known = self._known
         if known is not None and self._monotonic() - known[0] < self._keep_seconds:
             return known[1]
@@ -203,7 +203,7 @@ class KnownKafkaUsers:
             return StrimziUsers(str(place), unread="they are being read")
         return _without(place, failure)
 
-    def anew(self) -> StrimziUsers | None:
+    def fresh(self) -> StrimziUsers | None:
         """Read them now; soon after a reading without an answer, do not.
 
         Without an answer what is known counts, but with `unread`.
@@ -223,7 +223,7 @@ class KnownKafkaUsers:
     def _is_reading(self) -> bool:
         return self._reading is not None and self._reading.is_alive()
 
-    def _read_anew(self, place: StrimziPlace) -> None:
+    def _reread(self, place: StrimziPlace) -> None:
         if not self._beside or (self._known is None and self._failure is None):
             self._read(place)
             return

@@ -1,8 +1,8 @@
 """What a policy may make the operator use: Secrets with a label, and hosts of a list.
 
-Whoever may write a policy chooses addresses and names Secrets, but what is read and where it is
-sent is the operator's. So a Secret must carry the label CREDENTIALS, which only somebody who may
-write Secrets can put there, and the operator's owner may list the hosts.
+Users who can write a policy choose addresses and name Secrets, but the operator reads and sends
+with its own rights. So a Secret must carry the label CREDENTIALS, which only users who can write
+Secrets can put there, and the operator's owner may list the hosts.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -145,8 +145,8 @@ def _lacks_its_end(error: Exception, text: str) -> bool:
     )
 
 
-# What may be shown of an answer. Whoever may write a policy chooses the address that is asked, and
-# only the operator may reach it: so nothing is shown but what Prometheus itself said.
+# What may be shown of an answer. Users who can write a policy choose the address, and maybe only
+# the operator can reach it: so nothing is shown but what Prometheus itself said.
 
 
 _ERROR_TYPES = (

@@ -72,20 +72,20 @@ def judged_directions(settings: MetricsSettings) -> tuple[Direction, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The interfaces to add up, or those that cannot be told apart, and then none is added up."""
+class Wired:
+    """The interfaces to add up; none is where it is not clear which have a cable."""
 
     counted: frozenset[str] = frozenset()
     unclear: frozenset[str] = frozenset()
 
 
-def told_apart(rates: Mapping[str, float], settings: MetricsSettings) -> Told:
+def wired_of(rates: Mapping[str, float], settings: MetricsSettings) -> Wired:
     """Tell cables from the rest, by names and by what each carries both ways, in bytes/s.
 
     `rates` lacks what `WITHOUT_CABLE` matches; with `metrics.interfaces` it is what people wanted.
     """
     if settings.interfaces:
-        return Told(frozenset(rates))
+        return Wired(frozenset(rates))
     is_pod = settings.preset is Preset.CADVISOR
     masters = {name for name in rates if _MASTER.fullmatch(name)}
     twins = {
@@ -103,10 +103,10 @@ def told_apart(rates: Mapping[str, float], settings: MetricsSettings) -> Told:
     odd = {name for name in others if rates[name] > trace}
     odd |= {name for name in masters | twins if rates[name] > carried * _OVER + trace}
     if not cables and len(others) == 1 and odd <= others:
-        return Told(frozenset(others))  # nothing else could be it
+        return Wired(frozenset(others))  # nothing else could be it
     if odd or not cables:
-        return Told(unclear=frozenset(odd | cables or others))
-    return Told(frozenset(cables))
+        return Wired(unclear=frozenset(odd | cables or others))
+    return Wired(frozenset(cables))
 
 
 def rate_of(series: Series) -> float:

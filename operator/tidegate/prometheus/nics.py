@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from tidegate.prometheus.interfaces import (
-    Told,
+    Wired,
     came_or_went,
     interface_label,
     judged_directions,
     rate_of,
-    told_apart,
+    wired_of,
 )
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
@@ -162,12 +162,12 @@ def only_cables(
         counted: dict[Direction, list[Series]] = {}
         for source in found.values():
             rates = _rates(source, label)
-            told = told_apart({name: sum(each.values()) for name, each in rates.items()}, settings)
+            wired = wired_of({name: sum(each.values()) for name, each in rates.items()}, settings)
             mine = {
-                way: [one for one in series if one.labels.get(label, "") in told.counted]
+                way: [one for one in series if one.labels.get(label, "") in wired.counted]
                 for way, series in source.items()
             }
-            if problem := _unclear(broker, told, mine, label):
+            if problem := _unclear(broker, wired, mine, label):
                 problems.append(problem)
                 interfaces.pop(broker, None)
                 break
@@ -182,7 +182,7 @@ def only_cables(
                         rates[name].get(Direction.EGRESS, 0.0),
                         rates[name].get(Direction.INGRESS, 0.0),
                     )
-                    for name in sorted(told.counted)
+                    for name in sorted(wired.counted)
                 )
         else:
             for way, series in counted.items():
@@ -201,13 +201,13 @@ def _rates(
 
 
 def _unclear(
-    broker: int, told: Told, counted: Mapping[Direction, Sequence[Series]], label: str
+    broker: int, wired: Wired, counted: Mapping[Direction, Sequence[Series]], label: str
 ) -> SeriesProblem | None:
-    if told.unclear:
+    if wired.unclear:
         return SeriesProblem(
             Reason.INTERFACES_UNCLEAR,
             "which of its interfaces have a cable is not known",
-            ", ".join(sorted(told.unclear)),
+            ", ".join(sorted(wired.unclear)),
             broker,
             "Name those that have one in metrics.interfaces; a bond once, itself or its members.",
         )

@@ -73,7 +73,7 @@ class Series:
         named = [f'{name}="{value}"' for name, value in self.labels.items() if name != "__name__"]
         more = ["..."] if len(named) > _SHOWN_LABELS else []
         shown = f"{self.labels.get('__name__', '')}{{{', '.join(named[:_SHOWN_LABELS] + more)}}}"
-        # half a surrogate pair would break whoever writes the message down
+        # half a surrogate pair would break the writer of the message
         return shown.encode("utf-8", "replace").decode()
 
 

@@ -123,7 +123,7 @@ class MetricsSettings:
     `queries` replace the preset's, each by itself. No `brokers` = the label that goes with the
     preset. `matchers` are labels that every series must have; they are added to all queries,
     declared ones too. `interfaces` are the names of those that are added up as a broker's NIC, with
-    `*` for any signs; none = as `interfaces.told_apart` tells them.
+    `*` for any signs; none = as `interfaces.wired_of` finds them.
 
     `replica_labels` are those by which replicas differ that usage tables read as one.
     `history_seconds` is how far back NICs are read: the spans that a window of the control pass is

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
 TARGET_HEADER = "tidegate-target"
 """Where a record goes; the queue's default target without it."""
@@ -10,9 +11,17 @@ DUE_HEADER = "tidegate-due"
 REASON_HEADER = "tidegate-reason"
 """Added to records in the dead topic: why they could not go to their target."""
 
+_PREFIX = re.compile(r"[a-zA-Z0-9._-]+")
 _LEVEL = re.compile(r"(?P<seconds>[1-9][0-9]{0,8})\.(?P<number>0|[1-9][0-9]{0,3})")
 _LONGEST_TOPIC_NAME = 249  # Kafka's own limit
 LONGEST_PREFIX = _LONGEST_TOPIC_NAME - len(".999999999.9999")
+
+
+class Guarantee(StrEnum):
+    """How often a record may arrive."""
+
+    AT_LEAST_ONCE = "AtLeastOnce"
+    EXACTLY_ONCE = "ExactlyOnce"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,6 +45,11 @@ class QueueNames:
     prefix: str
 
     @property
+    def is_valid(self) -> bool:
+        """Whether Kafka allows topics with this prefix."""
+        return len(self.prefix) <= LONGEST_PREFIX and _PREFIX.fullmatch(self.prefix) is not None
+
+    @property
     def dead_topic(self) -> str:
         """Records that could not go to their target, each with a reason."""
         return f"{self.prefix}.dead"
@@ -47,8 +61,16 @@ class QueueNames:
 
     @property
     def group(self) -> str:
-        """The consumer group of positions, and of membership by Kafka's protocol."""
+        """The consumer group whose offsets are the positions. It never has members."""
         return f"{self.prefix}.forwarders"
+
+    @property
+    def members_group(self) -> str:
+        """The consumer group of membership by Kafka's protocol.
+
+        It is a separate one: brokers refuse plain offset commits in a group that has members.
+        """
+        return f"{self.prefix}.members"
 
     def transactional_id(self, member: str) -> str:
         """The id of a member's transactions."""

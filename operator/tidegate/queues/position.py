@@ -22,10 +22,11 @@ _LONGEST_ERROR = 250  # characters, each of at most 12 bytes in JSON's spelling
 class PositionNote:
     """The text beside a committed offset, version 1.
 
-    `lost` counts records that retention deleted before they were read, `dead` those sent to the
-    dead topic, both since the topic was first forwarded. `late_ms` is how late the last records
-    were sent after their due time: median, 99th percentile and maximum. `clock_ms` is how far the
-    forwarder's clock is ahead of the brokers'. `error` is why the topic stands still, else empty.
+    `owner` is the member that forwards the topic; empty after it has released it. `lost` counts
+    records that retention deleted before they were read, `dead` those sent to the dead topic, both
+    since the topic was first forwarded. `late_ms` is how late the last records were sent after
+    their due time: median, 99th percentile and maximum. `clock_ms` is how far the forwarder's clock
+    is ahead of the brokers'. `error` is why the topic stands still, else empty.
     """
 
     owner: str = ""

@@ -82,7 +82,7 @@ def _place(one: Charge) -> tuple[str | bool, ...]:
 def unattributed_amounts(
     tables: PeriodTables, card: RateCard, zone: tzinfo
 ) -> Mapping[Direction, Decimal]:
-    """What unattributed bytes would cost at their direction's prices, whoever pays for them."""
+    """What unattributed bytes would cost at their direction's prices, no matter who pays."""
     found: dict[Direction, Decimal] = {}
     for start_ms, end_ms, rates in card.spans(tables.start_ms, tables.end_ms, zone):
         counted = _span(tables, start_ms, end_ms, rates).unattributed
@@ -230,7 +230,7 @@ def _weight(one: _Used, rates: Rates, directory: MemberDirectory) -> int | float
 
 
 def _with_idle_members(span: _Span, directory: MemberDirectory) -> Sequence[_Used]:
-    """Whoever has a contract pays for it, moved or not; once, where labels changed meanwhile."""
+    """Every member with a contract pays for it, idle or not; once, where labels changed since."""
     latest: dict[tuple[ClientKey, Direction], _Used] = {}
     for one in span.used:
         key = one.client, one.direction

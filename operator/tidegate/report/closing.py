@@ -100,7 +100,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What one broker counted of clients, and what of it was on nobody's account."""
+    """What one broker counted of clients, and how much of it is unattributed."""
 
     broker: int
     direction: Direction

@@ -206,7 +206,7 @@ def _member_figures(
 ) -> tuple[MemberFigures, ...]:
     """A line for each member and direction, most bytes first; `share` is of the direction's.
 
-    Whoever moved nothing has a line where it pays for its contract.
+    A member without traffic has a line where it pays for its contract.
     """
     usage = tables.usage
     published_ms = tables.grain_ms * len(usage["window_start"].unique())

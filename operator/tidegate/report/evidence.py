@@ -1,4 +1,4 @@
-"""What makes a report credible: how estimates were scaled, doubtful members, recipes by hand."""
+"""What makes a report credible: how estimates were scaled, suspect members, recipes by hand."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

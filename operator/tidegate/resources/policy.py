@@ -790,7 +790,7 @@ class WriteBudget(SchemaModel):
 
 
 class Removal(SchemaModel):
-    """How many quotas may be given back within 15 minutes without a person's confirmation."""
+    """How many quotas may be restored within 15 minutes without a person's confirmation."""
 
     max_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         default=50,

@@ -57,7 +57,7 @@ _PRIORITY_NEEDS_FOLLOW = Rule(
 
 
 class Reassignments(SchemaModel):
-    """How fast partitions are moved, whoever moves them."""
+    """How fast partitions are moved, no matter who moves them."""
 
     mode: ReassignmentMode = Field(
         description="Follow: use what clients leave of each broker's limit. Fixed: always "

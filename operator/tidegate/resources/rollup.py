@@ -408,8 +408,8 @@ class Recommend(SchemaModel):
     )
 
 
-# The Pods of a Job, driver and executors alike. Whoever writes a policy need not be somebody who
-# may create Pods: nothing here reads a Secret, mounts a volume, or puts other code into a Pod.
+# The Pods of a Job, driver and executors alike. Not everyone who can write a policy may create
+# Pods: nothing here reads a Secret, mounts a volume, or puts other code into a Pod.
 
 MAX_PAIRS, MAX_ITEMS, MAX_ENVIRONMENT = 16, 16, 32
 _KEY = (
@@ -755,5 +755,5 @@ class Rollup(SchemaModel):
 
     @property
     def factor_bounds(self) -> tuple[float, float]:
-        """The lowest and the highest factor from gauges to the count that is not doubtful."""
+        """The lowest and the highest factor from gauges to the count that is not suspect."""
         return self.calibration.least_percent / 100, self.calibration.most_percent / 100

@@ -91,7 +91,7 @@ class Entities:
         """The members at the end of an hour: a change counts for the whole hour that it is in.
 
         Before anything is known they are the first ones that are, of `now` where nothing is.
-        Whoever is in the same tier as now has the contract of now, everybody else none.
+        A member of the same tier as now has the contract of now, every other one has none.
         """
         if self.since_ms is None:
             return now

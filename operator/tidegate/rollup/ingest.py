@@ -8,7 +8,7 @@ import numpy as np
 
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.exporters import CLIENTS, REPLICATION
-from tidegate.prometheus.interfaces import interface_label, judged_directions, told_apart
+from tidegate.prometheus.interfaces import interface_label, judged_directions, wired_of
 from tidegate.prometheus.nics import NIC_LABELS
 from tidegate.prometheus.queries import (
     broker_bytes,
@@ -199,7 +199,7 @@ _WAYS: Mapping[Direction, NicDirection] = {
 def cables_of(
     samples: Mapping[Direction, DirectionSamples], settings: MetricsSettings
 ) -> Mapping[Direction, Sequence[SeriesSamples]]:
-    """The NICs' series of interfaces with a cable, as the operator tells them (`told_apart`), from
+    """The NICs' series of interfaces with a cable, as the operator finds them (`wired_of`), from
     what each carried in this time; none of an exporter where that is not known.
     """
     label, ways = interface_label(settings), judged_directions(settings)
@@ -211,7 +211,7 @@ def cables_of(
     for one in (one for direction in judged for one in nics[direction]):
         each, name = rates.setdefault(_exporter(one), {}), one.labels.get(label, "")
         each[name] = each.get(name, 0.0) + _rate_of(one)
-    counted = {exporter: told_apart(each, settings).counted for exporter, each in rates.items()}
+    counted = {exporter: wired_of(each, settings).counted for exporter, each in rates.items()}
     return nics | {
         direction: [
             one for one in nics[direction] if one.labels.get(label, "") in counted[_exporter(one)]

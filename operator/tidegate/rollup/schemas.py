@@ -1,8 +1,8 @@
 """The columns of the usage tables, declared once for those who write them and those who read them.
 
 Every table has the columns of `OWNER` in front: Kafka's cluster id and the policy (namespace/name),
-"" where they are not known. They are the same in all rows of a store, whoever computes rows leaves
-them out, and `tables/` adds them.
+"" where they are not known. They are the same in all rows of a store: code that computes rows
+leaves them out, and `tables/` adds them.
 
 Rates are in bytes/s, byte counts whole bytes, times UTC. A user or client id that Kafka does not
 report is "" and never null, and so is the tier of a member of none; its labels are "{}". Null is

@@ -104,9 +104,9 @@ class Amounts:
 class MemberOutcome:
     """One member one way. `lowest` is the lowest quota that was in force.
 
-    `lowered_at` is when it was first lowered below its contract, `back_at` when it was last given
-    back; None = it never was, or is not back at the end. `silent_seconds` are those of the broker
-    where it was muted for longest while it wanted something.
+    `lowered_at` is when it was first lowered below its contract, `back_at` when it was last
+    restored; None = it never was, or is not back at the end. `silent_seconds` are those of the
+    broker where it was muted for longest while it wanted something.
     """
 
     member: Member

@@ -51,7 +51,7 @@ _LONGEST_PAUSE_SECONDS: Final = 15.0  # between two passes
 _SHORTEST_PAUSE_SECONDS: Final = 0.05
 _MOST_PASSES_A_SECOND: Final = 200
 _LEAST_WARM_UP_SECONDS: Final = 120
-_CALM_SECONDS: Final = 30  # with everything given back, until a play without a set end is over
+_CALM_SECONDS: Final = 30  # with everything restored, until a play without a set end is over
 LONGEST_AFTERWARDS_SECONDS: Final = 3600
 
 
@@ -62,7 +62,7 @@ class Scenario:
     `topology` has the live brokers and the leaders. `epoch_seconds` is what the wall clock says at
     second 0, which only overrides depend on. `scrape_seconds` is how often Prometheus scrapes,
     `shortest_reading_seconds` how often Tidegate reads at most. `seconds` None = until everything
-    is given back after the last change of the load, or an hour after it.
+    is restored after the last change of the load, or an hour after it.
     """
 
     policy: Policy

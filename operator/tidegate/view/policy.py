@@ -235,7 +235,7 @@ class PolicyNow:
 
     @cached_property
     def elsewhere(self) -> tuple[MemberNow, ...]:
-        """Who is not at the contract: the least important first, of these who sends most."""
+        """Members not at their contracted rates: the least important first, then the largest."""
         return self._least_important_first(one for one in self.members if one.is_elsewhere)
 
     @cached_property

@@ -148,7 +148,7 @@ def test_the_plain_configuration_gives_every_series(servers: dict[str, Prometheu
 def scrape_config(
     monitor: Mapping[str, Any], endpoint: Mapping[str, Any], kafka: KafkaLab
 ) -> dict[str, Any]:
-    """The scrape_config that the Prometheus Operator makes, with targets in place of discovery."""
+    """The scrape_config that the Prometheus Operator makes, with targets instead of discovery."""
 
     def snake(name: str) -> str:
         return re.sub("[A-Z]", lambda sign: f"_{sign[0].lower()}", name)

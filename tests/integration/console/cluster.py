@@ -46,7 +46,7 @@ def set_status(
     name: str,
     status: dict[str, Any],
 ) -> None:
-    """In place of an operator: what is not in `status` stays."""
+    """Instead of an operator: what is not in `status` stays."""
     kubernetes_client.CustomObjectsApi(api_client).patch_namespaced_custom_object_status(
         *(kind.group, kind.version, namespace, kind.plural, name),
         {"status": status},

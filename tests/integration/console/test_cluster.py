@@ -110,7 +110,7 @@ def test_events_and_the_holder_of_the_lease_are_seen_and_events_by_whom_may_list
     assert "written by" in page
     assert "tidegate-7d9f" in page
 
-    # whoever may list policies, and no Events, is told so and shown none
+    # a user who may list policies, but no Events, is informed of that and shown none
     reading = {
         "apiGroups": ["tidegate.io"],
         "resources": ["brokerbandwidthpolicies"],

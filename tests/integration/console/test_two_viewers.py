@@ -311,7 +311,7 @@ def test_a_logout_in_another_tab_closes_every_page_of_the_session(
         expect(tab).to_have_url(f"{stage.address}/login")
         expect(shown).to_have_url(f"{stage.address}/login")
         assert stage.first.own not in shown.content()
-        # whoever kept the cookie has nothing of it
+        # the cookie, if someone kept it, is worth nothing
         answer = requests.get(
             stage.path(page),
             cookies={COOKIE: str(session.get("value"))},

@@ -66,7 +66,7 @@ class FaultyClient(AdminClient):
         return answer
 
 
-_MARK = Entity("whoever-waits")
+_MARK = Entity("one-that-waits")
 
 
 def _play(actions: dict[str, list[Callable[[], object]]], kind: str) -> None:

@@ -395,7 +395,7 @@ def test_a_change_that_arrives_late_is_known_for_a_minute_and_holds_the_claim_un
     with pytest.raises(Conflict, match="may still arrive, for 60 s"):
         other.release_claim(POLICY)
 
-    world.put(ALICE, {PRODUCE: "2048"})  # late, by whoever sends it
+    world.put(ALICE, {PRODUCE: "2048"})  # late, no matter who sends it
     assert other.read([ALICE])[ALICE].ledger == record(ALICE, {PRODUCE: "2048"})
     restored_by(world, other, claim, (ALICE,))
     with pytest.raises(Conflict):

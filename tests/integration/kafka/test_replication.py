@@ -182,7 +182,7 @@ class EveryCluster:
         assert not world.replication.has_changed()
         world.kafka.admin.reassign({(unique_name, 0): [2]})
         wait_until(world.replication.has_changed, "the news", timeout_seconds=5, poll_seconds=0.2)
-        assert not world.replication.has_changed(), "news is told once"
+        assert not world.replication.has_changed(), "news is reported once"
 
         def begun() -> Any:
             seen = world.replication.read(with_recovery=False)

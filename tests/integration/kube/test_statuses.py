@@ -59,7 +59,7 @@ def _report(raw: JsonObject) -> Report:
         for member in raw["spec"]["members"]
         for _ in range(4)
     )
-    verdict = ready(Truth.TRUE, Reason.CONTRACT, "All members are at the contract")
+    verdict = ready(Truth.TRUE, Reason.CONTRACT, "All members are at their contracted rates")
     return Report(BUSINESS_TIERS, raw, TierStatus(members=members), (verdict,))
 
 

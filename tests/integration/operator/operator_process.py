@@ -46,8 +46,8 @@ class OperatorProcess:
                 *options,
             ],
             log_path=directory / f"{name}.log",
-            # Tests start it many times; compiling its libraries anew each time would take longer
-            # than all the rest.
+            # Tests start it many times; compiling its libraries each time would take longer than
+            # all the rest.
             environment={"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_directory() / "bytecode")},
             niceness=0,  # what a test waits for most is its start
         )  # fmt: skip

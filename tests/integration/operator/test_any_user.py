@@ -1,6 +1,6 @@
 """Operator and console as a user whom no passwd file names, as a platform may choose one for a Pod.
 
-The user is one of a namespace, outside of which the files belong to whoever runs the test.
+The user is one of a namespace, outside of which the files belong to the user who runs the test.
 """
 
 import random

@@ -1,7 +1,7 @@
 """A real move from ZooKeeper to KRaft, with the operator running through all of it: nothing is
-written while Kafka writes to both, the ledger goes along by itself, and what was there before
-Tidegate is given back from the topic. What ZooKeeper has counts no more, for a policy that is made
-anew neither.
+written while Kafka writes to both, the ledger goes along automatically, and what was there before
+Tidegate is restored from the topic. What ZooKeeper has counts no more, not even for a policy that
+is made again.
 """
 
 from __future__ import annotations
@@ -164,13 +164,13 @@ def test_the_ledger_goes_along_and_no_quota_changes_on_the_way(
     assert world.quotas(ALICE) == {PRODUCE: "7000000"}
     assert world.another_store().facts().claim is None
 
-    # made anew, and with the ZooKeeper that still has the claim of before: that does not hold it
+    # made again, and with the ZooKeeper that still has the claim of before: that does not hold it
     kafka.zookeeper.start()
     crds.kubectl("apply", "-f", "-", input=json.dumps(document))
     with OperatorProcess(crds, namespace, tmp_path, name="operator-3"):
         wait_until(
             lambda: world.quotas(ALICE)[PRODUCE] == "3000000",
-            "the contract of the policy that was made anew",
+            "the contract of the policy that was made again",
             timeout_seconds=120,
         )
         claim = world.another_store().facts().claim

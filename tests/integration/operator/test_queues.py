@@ -25,8 +25,13 @@ from tests.integration.kafka.queue_clients import QueueClients
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.control.queues.forwarders import ForwarderKeeper
 from tidegate.control.queues.keeper import QueueKeeper
-from tidegate.control.queues.report import QueueFinding, status_of, verdicts_of
-from tidegate.control.queues.watch import DRAIN_FINALIZER, QueueTask
+from tidegate.control.queues.report import (
+    DRAIN_FINALIZER,
+    QueueFinding,
+    QueueTask,
+    status_of,
+    verdicts_of,
+)
 from tidegate.errors import LeaseLost
 from tidegate.kafka.delay_queues import QueueTopics
 from tidegate.kafka.settings import KafkaConnection

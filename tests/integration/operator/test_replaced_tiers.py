@@ -1,8 +1,8 @@
 """Tiers that are replaced, renamed or lose a member to another, and a policy that is made again,
 while real clients produce and fetch flat out on a real broker.
 
-No client may be throttled for longer than two mutes, and, while a tier is away, none may send more
-than its contract. A silence is the longest run of whole seconds in which a client moved nothing.
+No client may be throttled for longer than two mutes, and none may send more than its contract while
+a tier is gone. A silence is the longest run of whole seconds in which a client moved nothing.
 """
 
 from __future__ import annotations

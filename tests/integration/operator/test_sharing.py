@@ -2,7 +2,7 @@
 only the policies of the one that goes or comes move.
 
 The replicas run once and their history is recorded. Each test checks one rule on that record.
-Kafka is away: a Lease is held whether it answers or not.
+Kafka is not there: a Lease is held whether it answers or not.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def test_tiers_of_other_namespaces_and_their_entities_are_what_the_policy_allows
         place.patch_policy(
             allowedEntities=[{"users": [unique_name], "namespaces": [place.namespace]}]
         )
-        wait_until(lambda: place.quota(theirs) is None, "it to be given back", timeout_seconds=90)
+        wait_until(lambda: place.quota(theirs) is None, "it to be restored", timeout_seconds=90)
         assert place.quota(unique_name) == "2000000"
     finally:
         place.api.kubectl("delete", "namespace", elsewhere, "--wait=false")

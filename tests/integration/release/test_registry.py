@@ -65,7 +65,7 @@ def small_image(place: Path, content: str) -> Layout:
 
 
 def release_of(place: Path, folder: str, content: str = "image") -> Release:
-    """One with a small image in place of Tidegate's."""
+    """One with a small image instead of Tidegate's."""
     place.mkdir(parents=True, exist_ok=True)
     release = Release(
         VERSION, "", f"{REGISTRY}/{folder}", True, SigningKey.made(), (), place, place / "out"

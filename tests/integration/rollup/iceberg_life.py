@@ -1,4 +1,4 @@
-"""Publications that are told to an Iceberg catalog, and what other readers then find there."""
+"""Publications that reach an Iceberg catalog, and what other readers then find there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def play_iceberg(
     hours: int,
     others: Callable[[], Sums] | None = None,
 ) -> None:
-    """Hourly publications, each of which publishes the two hours before anew, and their upkeep.
+    """Hourly publications, each of which publishes the two hours before again, and their upkeep.
 
     AssertionError where the catalog's tables, as pyiceberg and as `others` read them, are not the
     store's after each fourth of them.

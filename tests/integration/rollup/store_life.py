@@ -91,7 +91,7 @@ class Killed:
     kills: int = 0
     publications: int = 0  # hours that it said to have published
     unsaid: int = 0  # hours that were published when it was killed before it said so
-    between: int = 0  # hours of which one table was published anew and the other was not
+    between: int = 0  # hours of which one table was published again and the other was not
     in_staging: int = 0  # kills that left files which no manifest names
     swept: int = 0  # files that a sweep took away at the end
 

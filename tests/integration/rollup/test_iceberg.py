@@ -82,7 +82,7 @@ def now_ms() -> int:
 def test_after_48_hourly_publications_all_readers_have_the_stores_sums(
     store: UsageStore, rest: CatalogSettings
 ) -> None:
-    """Each of them publishes the two hours before anew; two days are put together meanwhile."""
+    """Each of them publishes the two hours before again; two days are put together meanwhile."""
     with open_duckdb() as reader:
         reader.attach(rest.uri)
         play_iceberg(store, rest, hours=48, others=lambda: sums_in_duckdb(reader, rest))

@@ -16,8 +16,8 @@ from tests.integration.rollup.history_server import HistoryServer
 from tests.integration.rollup.known_history import BROKERS, RATES, SCRAPE_MS, START_MS
 from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
 from tidegate.errors import InvalidResource
+from tidegate.notebook import register, usage_tables
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, TABLES
-from tidegate.rollup.spark.notebook import register, usage_tables
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import compact_days
 

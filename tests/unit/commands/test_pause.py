@@ -1,5 +1,5 @@
-"""`tidegate pause`, `resume` and `confirm-removal` on the in-memory API server: one annotation each,
-and what is printed in place of it.
+"""`tidegate pause`, `resume` and `confirm-removal` on the in-memory API server: one annotation
+each, and what is printed instead of it.
 """
 
 from collections.abc import Callable

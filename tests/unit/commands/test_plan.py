@@ -413,7 +413,7 @@ def test_a_member_that_is_left_alone_is_named_with_its_message() -> None:
 
 
 def test_notes_are_part_of_the_plan() -> None:
-    note = Note(Reason.REMOVAL_HELD, "9 of 10 quotas would be given back")
+    note = Note(Reason.REMOVAL_HELD, "9 of 10 quotas would be restored")
     assert note.reason.value in line_with(shown(Decision(notes=(note,))), note.message)
 
 

@@ -325,7 +325,7 @@ def test_without_brokers_throttles_stay_with_the_claim_and_that_is_said(throttle
     assert "Give --bootstrap-servers beside --zookeeper" in throttled.run("restore", *ZOOKEEPER).out
     answer = throttled.run("restore", *ZOOKEEPER, "--yes")
     assert answer.code == 1
-    assert value(throttled, ALICE) == "1000000", "quotas are given back all the same"
+    assert value(throttled, ALICE) == "1000000", "quotas are restored all the same"
     assert throttled.store.throttle_record() is not None
     assert throttled.store.facts().owner_policy_key == "streaming/orders"
 

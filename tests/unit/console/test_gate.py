@@ -181,7 +181,7 @@ def test_connections_for_pages_that_are_not_there_are_let_in_at_a_rate(front: Fr
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 def test_a_page_is_connected_to_by_its_viewer_alone(front: Front, kind: str) -> None:
-    """Others reach NiceGUI with the name of no page, whose answer has a browser ask anew."""
+    """Others reach NiceGUI with the name of no page, whose answer has a browser ask again."""
     session, other = front.sessions.begin("good"), front.sessions.begin("another")
     ended = front.sessions.begin("good")
     front.sessions.end(ended)

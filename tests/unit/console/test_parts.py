@@ -30,7 +30,7 @@ def _parts(draw: st.DrawFn, *, with_rows: bool) -> tuple[Part, ...]:
 
 
 def _changed(before: Page, changes: Changes | None) -> str:
-    """As `live.js` does it, on texts in place of elements."""
+    """As `live.js` does it, on texts instead of elements."""
     if changes is None:
         return page_html(before)
     kept = {}

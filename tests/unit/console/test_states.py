@@ -1,5 +1,5 @@
-"""What the page Now says in each state: what is not known is said with its age, and is never zero or
-"at the contract". Pictures of the same are taken by `make console-states`.
+"""What the page Now says in each state: what is not known is said with its age, and is never zero
+or "at the contracted rate". Pictures of the same are taken by `make console-states`.
 """
 
 import html

@@ -201,7 +201,7 @@ def test_a_namespace_that_appears_is_asked_about_before_it_is_shown(look: Look) 
 
 
 class Answers:
-    """In place of the client's calls: tokens `full` and `small` are one person's."""
+    """Instead of the client's calls: tokens `full` and `small` are one person's."""
 
     def __init__(self) -> None:
         self.asked = {"tokenreviews": 0, "subjectaccessreviews": 0}

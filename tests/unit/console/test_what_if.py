@@ -147,7 +147,7 @@ def test_all_brokers_cannot_be_dead() -> None:
 def test_an_edited_contract_alone_bounds_its_member() -> None:
     edits = Edits(contracts={("streaming/l3", "l3"): per_partition(2)})
     result = play_what_if(situation(wants_mb=24), edits)
-    # 10 of replication, 24 of L0 and of L2, and 8 of L3 in place of 24: 66 of 80
+    # 10 of replication, 24 of L0 and of L2, and 8 of L3 instead of 24: 66 of 80
     assert result.is_enough
     assert result.lowered == ()
     assert {round(one.at_end / MB) for one in result.nics if one.direction is OUT} == {66}

@@ -216,7 +216,7 @@ def test_while_the_move_is_not_over_zookeeper_is_in_charge(world: World) -> None
     cluster = world.open()
     assert isinstance(cluster.store, ZooKeeperQuotaStore)
     assert cluster.ledger_move is not None
-    # a topic that was used and given back before the move says nothing of it
+    # a topic that was used and emptied before the move says nothing of it
     world.brokers().claim(Claim(KEY, "uid-0"))
     world.brokers().release_claim(KEY)
     assert world.topic

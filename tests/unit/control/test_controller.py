@@ -678,8 +678,8 @@ def test_a_write_that_was_answered_late_counts_the_step_from_its_answer(stage: S
     assert stage.produce() == "12500000"
 
 
-# --- a Kubernetes API that is away ----------------------------------------------------------------
-# A Kubernetes API that is away stops what needs it, by its own name, and nothing else; all of it
+# --- an unreachable Kubernetes API ----------------------------------------------------------------
+# An unreachable Kubernetes API stops what needs it, by its own name, and nothing else; all of it
 # goes on when it is back.
 
 
@@ -805,7 +805,7 @@ def test_objects_that_the_server_fails_at_keep_no_other_status_waiting(
     monkeypatch.setattr(stage.kubernetes, "patch_status", failing_at("a", "b", "c", "d"))
     asked.clear()
     stage.run()
-    assert asked[-3:] == ["a", "b", "c"], "three in a row: Kubernetes is away"
+    assert asked[-3:] == ["a", "b", "c"], "three in a row: Kubernetes is unreachable"
     asked.clear()
     stage.now += 15
     stage.run()

@@ -18,12 +18,11 @@ from tidegate.control.queues.forwarders import (
     pods_of,
     require_login,
 )
-from tidegate.control.queues.report import QueueFinding, status_of, verdicts_of
+from tidegate.control.queues.report import QueueFinding, QueueTask, status_of, verdicts_of
 from tidegate.control.queues.watch import (
     REFRESH_SECONDS,
     QueueDependencies,
     QueueReport,
-    QueueTask,
     QueueWatch,
 )
 from tidegate.errors import LeaseLost, TidegateError, Unreachable, UserActionRequired

@@ -151,7 +151,7 @@ def test_a_pause_is_no_warning(stage: Stage) -> None:
 
 def test_a_warning_is_not_hidden_by_what_is_normal_for_the_same_reason() -> None:
     verdicts = [
-        Verdict("Ready", Truth.TRUE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas at the contract"),
+        Verdict("Ready", Truth.TRUE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas at their contracts"),
         Verdict(
             "QuotasInSync",
             Truth.FALSE,
@@ -424,7 +424,7 @@ def _reports(stage: Stage, count: int) -> list[Report]:
         )
         for n in range(count)
     ]
-    verdict = ready(Truth.TRUE, Reason.CONTRACT, "All members are at the contract")
+    verdict = ready(Truth.TRUE, Reason.CONTRACT, "All members are at their contracted rates")
     return [Report(BUSINESS_TIERS, raw, TierStatus(), (verdict,)) for raw in made]
 
 

@@ -616,11 +616,11 @@ def test_a_catalog_that_could_not_be_told_is_a_condition_and_no_failed_job() -> 
         progress = desk.look()
         return progress, desk.verdict(progress)
 
-    progress, verdict = told("The catalog is away.", catalog=catalog)
+    progress, verdict = told("The catalog is unreachable.", catalog=catalog)
     assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.CATALOG_BEHIND)
-    assert "The catalog is away" in verdict.message
+    assert "The catalog is unreachable" in verdict.message
     assert progress.trouble is None
     assert told(None, catalog=catalog)[1].reason is Reason.ROLLUPS_PUBLISHED
     assert (
-        told("The catalog is away.")[1].reason is Reason.ROLLUPS_PUBLISHED
+        told("The catalog is unreachable.")[1].reason is Reason.ROLLUPS_PUBLISHED
     )  # it has none any more

@@ -61,7 +61,7 @@ def test_a_tier_is_let_in_by_the_labels_of_its_namespace_and_leaves_with_them(st
     stage.kubernetes.put_namespace("team-b", {})
     stage.now += 14
     stage.run()
-    assert stage.produce(BOB) == "10000000", "labels are read anew after 15 s"
+    assert stage.produce(BOB) == "10000000", "labels are read again after 15 s"
     stage.now += 2
     stage.run()
     assert stage.produce(BOB) == "10000000", "it may be let in again within the grace"
@@ -143,13 +143,13 @@ def test_a_member_that_a_tier_in_doubt_names_too_says_so(stage: Stage, *, broken
     stage.policy(allowedTiers=SELECTOR)
     own = stage.tier()
     if broken:
-        doubtful = stage.tier("doubtful", user="alice")
-        stage.kubernetes.edit(doubtful, lambda raw: raw["spec"].update(level="Unheard"))
-        reason, why = "InvalidSpec", "BusinessTier streaming/doubtful may be the one that counts"
+        suspect = stage.tier("suspect", user="alice")
+        stage.kubernetes.edit(suspect, lambda raw: raw["spec"].update(level="Unheard"))
+        reason, why = "InvalidSpec", "BusinessTier streaming/suspect may be the one that counts"
     else:
-        stage.tier("doubtful", user="alice", namespace="team-b")
+        stage.tier("suspect", user="alice", namespace="team-b")
         stage.kubernetes.namespace_labels = lambda _: (_ for _ in ()).throw(AWAY)
-        reason, why = "NamespacesUnread", "BusinessTier team-b/doubtful may be the one that counts"
+        reason, why = "NamespacesUnread", "BusinessTier team-b/suspect may be the one that counts"
     stage.run()
     (member,) = stage.kubernetes.get(own)["status"]["members"]
     assert member["state"] == "Held"
@@ -321,7 +321,7 @@ def test_a_kubernetes_that_hangs_delays_no_pass_once_labels_are_known() -> None:
     now[0] = 40.0
     for number in range(3, 8):
         labels(f"team-{number}")
-    wait_until(lambda: kubernetes.asked == 12, "all five to be read anew", timeout_seconds=10)
+    wait_until(lambda: kubernetes.asked == 12, "all five to be read again", timeout_seconds=10)
 
 
 def test_after_a_failure_kubernetes_is_left_alone_for_a_while(stage: Stage) -> None:

@@ -1,11 +1,11 @@
 """A plant for the tests of the throttle: brokers with limits and users with levels whose clients
 send what they want up to their quota, at once.
 
-It closes the loop around `throttle` without a Kafka: `simulated_cluster` makes one with everybody
-at the contract, `want` says what is wanted, `run` lets time pass, decides and applies. It has no
-quota window, no mute and no network; `tidegate.simulation`, on which `tidegate simulate` plays
-whole passes of `decide()`, has the first two. `asked` and `spans` are readings made by hand. Rates
-are bytes per second, those that end in `_mb` megabytes per second.
+It closes the loop around `throttle` without a Kafka: `simulated_cluster` makes one with all at
+their contracted rates, `want` says what is wanted, `run` lets time pass, decides and applies. It
+has no quota window, no mute and no network; `tidegate.simulation`, on which `tidegate simulate`
+plays whole passes of `decide()`, has the first two. `asked` and `spans` are readings made by hand.
+Rates are bytes per second, those that end in `_mb` megabytes per second.
 """
 
 from collections.abc import Callable, Mapping
@@ -246,7 +246,7 @@ def simulated_cluster(
     capacity_mb: float | None = None,
     **settings: object,
 ) -> SimulatedCluster:
-    """Everybody at the contract and sending nothing, watched since long ago."""
+    """All at their contracted rates and sending nothing, watched since long ago."""
     made = replace(ThrottleSettings(floors=BARE), **settings)  # type: ignore[arg-type]
     limits = {broker: limit(limit_mb, capacity_mb) for broker in range(1, brokers + 1)}
     played = SimulatedCluster(limits, list(actors), made, now_seconds=1000.0)

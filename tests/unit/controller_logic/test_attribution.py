@@ -33,8 +33,8 @@ def scene(
 ) -> DirectionSnapshot:
     """The egress scene of this moment, from readings of 15 s.
 
-    `replication` is what replication gives way by on broker 1, `leaves_mb` what more important
-    replication leaves to these levels there.
+    `replication` is how much replication is slowed down on broker 1, `leaves_mb` what more
+    important replication leaves to these levels there.
     """
     leaves = {level: amount * MB for level, amount in (leaves_mb or {}).items()}
     beside = ReplicationBeside(replication, leaves)

@@ -344,7 +344,7 @@ def _levels_cut(decisions: list[Decision]) -> set[Level]:
 
 @pytest.mark.parametrize("has_contract", [True, False])
 def test_a_throttle_that_somebody_undoes_is_no_endless_fight(has_contract: bool) -> None:
-    """A rival that writes the contract in place of the throttle is left alone too."""
+    """A rival that writes the contract over the throttle is left alone too."""
     user = USERS[Level.L3]
     world = loaded_world(limit=1000 * MB, contracts={Level.L3: 60 * MB})
     world.other = 10.0 * MB

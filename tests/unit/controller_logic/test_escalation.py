@@ -1,4 +1,4 @@
-"""The state machine of one direction: when it cuts, how long it holds, when it gives back, and what
+"""The state machine of one direction: when it cuts, how long it holds, when it restores, and what
 it survives.
 """
 

@@ -186,7 +186,7 @@ def test_deciding_again_changes_nothing_unless_a_step_or_room_is_due(
     assert again.writes == ()
     if (
         not again.deferred_writes
-    ):  # what was given back in full leaves no trace by which a restart could know what it cost
+    ):  # what was restored in full leaves no trace by which a restart could know what it cost
         world.memory = Memory()
         assert world.decide().writes == ()
 

@@ -469,7 +469,7 @@ ACTS = st.lists(
 def test_no_quota_goes_within_its_grace_and_none_comes_back_without_safe_steps(
     acts: list[tuple[str, float]],
 ) -> None:
-    """Whoever is limited stays so for 30 s after his contract was known to be gone.
+    """A client with a limit keeps it for 30 s after its contract was known to be gone.
 
     And no write may mute for longer than allowed what was free lately.
     """

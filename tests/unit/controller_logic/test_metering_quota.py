@@ -1,4 +1,4 @@
-"""Metering in whole passes: written like every default, given back when it is not wanted any more,
+"""Metering in whole passes: written like every default, restored when it is not wanted any more,
 and without effect on others.
 """
 

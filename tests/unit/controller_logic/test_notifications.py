@@ -38,7 +38,7 @@ def users(count: int) -> list[Entity]:
 
 
 def silent(entity: Entity) -> StoredQuota:
-    """A quota that somebody wrote, and perhaps told no broker of."""
+    """A quota that somebody wrote, perhaps without notifying any broker."""
     return replace(stored(entity, VALUES), notified=False)
 
 

@@ -1,4 +1,4 @@
-"""An override stands in place of what a tier promises, for whom it names, until it ends, and for no
+"""An override replaces what a tier promises, for those that it names, until it ends, and for no
 other client.
 """
 

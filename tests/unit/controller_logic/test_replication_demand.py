@@ -1,4 +1,4 @@
-"""A broker that comes back beside clients that fill the NIC: who gives way, how far, and for how
+"""A broker that comes back beside clients that fill the NIC: who is throttled, how far, and for how
 long. The throttle of clients and the rates of replication are decided together, second by second.
 """
 
@@ -97,7 +97,7 @@ class SharedNic(SimulatedCluster):
 
 
 class CatchingUp(Cluster):
-    """A replica that is filled as fast as it is told."""
+    """A replica that is filled as fast as its throttle allows."""
 
     arrives = 0.0
 

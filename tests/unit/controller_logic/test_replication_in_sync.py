@@ -64,7 +64,7 @@ def full(cluster: Cluster, side: Side, spare: float = 0.0) -> None:
 def test_a_move_under_producing_ends_when_the_room_says(
     kind: MoveKind, in_sync: tuple[int, ...]
 ) -> None:
-    """12 MB/s are spare and 4 of them come in anew, whatever those in sync fetch beside it."""
+    """12 MB/s are spare and 4 of them newly come in, whatever those in sync fetch beside it."""
     cluster = producing(inflow=4.0 * MB, in_sync=in_sync, kind=kind, size=1200.0 * MB)
     full(cluster, egress_of(1), 12.0 * MB)
     began = cluster.now_seconds

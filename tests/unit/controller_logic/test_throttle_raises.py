@@ -1,4 +1,4 @@
-"""What is given back, to whom, into which headroom."""
+"""What is restored, to whom, into which headroom."""
 
 from dataclasses import replace
 from math import inf
@@ -166,7 +166,7 @@ def test_a_lower_tier_waits_until_the_higher_one_has_its_contract(higher: str, l
 
 
 def test_what_still_goes_down_to_a_smaller_contract_is_not_called_released() -> None:
-    """Its leaders left when a raise was due: above the new contract there is nothing to give back,
+    """Its leaders left when a raise was due: above the new contract there is nothing to restore,
     and it goes down by safe steps.
     """
     played = one_user(contract_mb=99, at_mb=95, other_mb=2)

@@ -1,5 +1,5 @@
 """The throttle within a whole pass: what is written, remembered in the ledger, said of members and
-levels, and given back.
+levels, and restored.
 """
 
 from dataclasses import replace

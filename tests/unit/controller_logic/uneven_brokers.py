@@ -174,7 +174,7 @@ class UnevenBrokers:
         return (self._sent() - sent) / counted
 
     def forget(self) -> None:
-        """The operator is started anew."""
+        """The operator is restarted."""
         self.memory = {}
 
     def _sent(self) -> float:

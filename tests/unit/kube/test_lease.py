@@ -256,7 +256,7 @@ def _touch(kubernetes: InMemoryKubernetes) -> None:
     kubernetes.replace_lease(replace(present, transitions=present.transitions + 1))
 
 
-# --- one list in place of many reads ---------------------------------------------------------------
+# --- one list instead of many reads ---------------------------------------------------------------
 
 
 class Watcher:

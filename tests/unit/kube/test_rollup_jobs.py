@@ -198,7 +198,7 @@ def test_empty_time_adds_up_too() -> None:
 
 def test_why_the_catalog_is_behind_is_what_the_newest_job_says() -> None:
     kubernetes = InMemoryKubernetes()
-    for why in ("it is away" * 1000, "it refuses", None):
+    for why in ("it is down" * 1000, "it refuses", None):
         result = record_result(
             kubernetes,
             OURS,

@@ -260,7 +260,7 @@ def test_no_password_is_ever_shown(tmp_path: Path) -> None:
 
 
 # --- one connection a policy ----------------------------------------------------------------------
-# A policy has one connection: kept while nothing changes, made anew when the spec or a Secret does,
+# A policy has one connection: kept while nothing changes, replaced when the spec or a Secret does,
 # closed without a trace.
 
 

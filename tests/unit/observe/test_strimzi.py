@@ -156,7 +156,7 @@ def names(known: StrimziUsers | None) -> set[str]:
     return set(known.users or {})
 
 
-def test_kafka_users_of_the_cluster_are_read_anew_after_12_s(lists: Lists) -> None:
+def test_kafka_users_of_the_cluster_are_read_again_after_12_s(lists: Lists) -> None:
     lists.users = [kafka_user("alice"), kafka_user("carol", cluster="other")]
     known = lists.known()
     assert names(known(PLACE)) == {"alice"}
@@ -232,10 +232,10 @@ def test_what_was_read_counts_for_a_quarter_of_an_hour_whatever_fails_then(
 
 def test_what_is_asked_for_now_is_read_now(lists: Lists) -> None:
     known = lists.known()
-    assert known.anew() is None, "no cluster is known yet"
+    assert known.fresh() is None, "no cluster is known yet"
     known(PLACE)
     lists.users = [kafka_user("alice", quotas=QUOTAS)]
-    assert names(known.anew()) == {"alice"}
+    assert names(known.fresh()) == {"alice"}
     assert names(known(PLACE)) == {"alice"}
 
 
@@ -247,17 +247,17 @@ def test_without_an_answer_now_what_is_known_counts_as_old_and_is_not_asked_agai
     known(PLACE)
     lists.fail(AWAY)
     lists.takes_seconds = 10.0
-    now = known.anew()
+    now = known.fresh()
     assert now is not None
     assert (set(now.users or {}), now.unread) == ({"alice"}, AWAY.message)
     calls = len(lists.calls)
-    assert known.anew() == now
+    assert known.fresh() == now
     lists.now += 39
-    assert known.anew() == now
+    assert known.fresh() == now
     assert len(lists.calls) == calls
     lists.fail(None)
     lists.now += 1
-    assert names(known.anew()) == {"alice"}
+    assert names(known.fresh()) == {"alice"}
 
 
 @pytest.mark.parametrize("error", [NOT_SERVED, REFUSED])
@@ -266,7 +266,7 @@ def test_a_refusal_now_leaves_what_is_known(lists: Lists, error: TidegateError) 
     known = lists.known()
     known(PLACE)
     lists.fail(error)
-    assert names(known.anew()) == {"alice"}
+    assert names(known.fresh()) == {"alice"}
 
 
 def test_a_slow_reading_does_not_replace_a_later_one(lists: Lists) -> None:
@@ -286,13 +286,13 @@ def test_a_slow_reading_does_not_replace_a_later_one(lists: Lists) -> None:
     lists.list_all = answer  # type: ignore[method-assign]
     lists.users = [kafka_user("alice")]
     lists.now += 1
-    assert names(known.anew()) == {"alice"}
+    assert names(known.fresh()) == {"alice"}
     gate.set()
     slow.join(patience(10))
     assert names(known(PLACE)) == {"alice"}
 
 
-def test_another_cluster_is_read_anew(lists: Lists) -> None:
+def test_another_cluster_is_read_again(lists: Lists) -> None:
     lists.users = [kafka_user("alice"), kafka_user("bob", cluster="other")]
     known = lists.known()
     assert names(known(PLACE)) == {"alice"}

@@ -164,7 +164,7 @@ def test_a_policy_with_another_host_connects_to_nothing_and_says_why(
     stage.run()
     assert stage.condition(policy) == ("False", "HostNotAllowed")
     assert stage.condition(policy, "Stalled") == ("True", "HostNotAllowed")
-    assert stage.produce() == "10000000", "nothing was given back"
+    assert stage.produce() == "10000000", "nothing was restored"
     golden(stage.message(policy))
 
 

@@ -67,8 +67,8 @@ def test_the_order_of_members_does_not_matter() -> None:
 
 
 def test_warnings_are_not_lost() -> None:
-    assert read(body(SERIES, warnings=["store 10.0.0.7 is away"])).warnings == [
-        "store 10.0.0.7 is away"
+    assert read(body(SERIES, warnings=["store 10.0.0.7 is down"])).warnings == [
+        "store 10.0.0.7 is down"
     ]
 
 

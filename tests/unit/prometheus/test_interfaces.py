@@ -19,7 +19,7 @@ from tidegate.prometheus.interfaces import (
     Alike,
     alike,
     rate_of,
-    told_apart,
+    wired_of,
 )
 from tidegate.prometheus.queries import queries_of
 from tidegate.prometheus.reader import PrometheusReader
@@ -49,15 +49,15 @@ def test_cables_are_told_from_what_carries_the_same_bytes(host: str, total: floa
     found = rates(cables, all_together=total)
     for twin in twins:
         found |= rates([twin], all_together=total)
-    assert told_apart(found, NODE).counted == set(cables)
+    assert wired_of(found, NODE).counted == set(cables)
 
 
 @pytest.mark.parametrize("case", UNCLEAR)
 def test_what_may_or_may_not_have_a_cable_makes_the_load_unknown(case: str) -> None:
     names = UNCLEAR[case]
     found = {name: 100 * MB / (10 if name == "eno1" else 1) for name in names}
-    told = told_apart(found, NODE)
-    assert (told.counted, told.unclear) == (frozenset(), frozenset(names))
+    wired = wired_of(found, NODE)
+    assert (wired.counted, wired.unclear) == (frozenset(), frozenset(names))
 
 
 @pytest.mark.parametrize("case", UNCLEAR)
@@ -66,7 +66,7 @@ def test_names_that_people_give_settle_it(case: str) -> None:
     matched = selection_of(queries_of(settings).egress or "").matching["device"]
     assert re.fullmatch(matched, UNCLEAR[case][0])
     assert not any(re.fullmatch(matched, name) for name in UNCLEAR[case][1:])
-    assert told_apart({UNCLEAR[case][0]: 1.0}, settings).counted == {UNCLEAR[case][0]}
+    assert wired_of({UNCLEAR[case][0]: 1.0}, settings).counted == {UNCLEAR[case][0]}
 
 
 def test_a_star_stands_for_any_signs_and_a_point_for_itself() -> None:
@@ -83,13 +83,13 @@ def test_a_star_stands_for_any_signs_and_a_point_for_itself() -> None:
 
 
 def test_a_trace_beside_a_cable_is_left_out_until_it_is_more() -> None:
-    assert told_apart({"ens5": 100 * MB, "foo": 0.9 * MB}, NODE).counted == {"ens5"}
-    assert told_apart({"ens5": 100 * MB, "foo": 1.1 * MB}, NODE).unclear == {"ens5", "foo"}
+    assert wired_of({"ens5": 100 * MB, "foo": 0.9 * MB}, NODE).counted == {"ens5"}
+    assert wired_of({"ens5": 100 * MB, "foo": 1.1 * MB}, NODE).unclear == {"ens5", "foo"}
 
 
 def test_in_a_pod_a_second_interface_of_multus_may_be_a_nic() -> None:
-    assert told_apart({"eth0": MB, "net1": MB}, POD).unclear == {"eth0", "net1"}
-    assert told_apart({"eth0": MB}, POD).counted == {"eth0"}
+    assert wired_of({"eth0": MB, "net1": MB}, POD).unclear == {"eth0", "net1"}
+    assert wired_of({"eth0": MB}, POD).counted == {"eth0"}
 
 
 def test_the_rate_of_a_counter_needs_two_samples_and_leaves_a_reset_out() -> None:

@@ -35,8 +35,8 @@ from tidegate.prometheus.settings import (
 from tidegate.rollup.samples import selection_of
 
 # --- presets --------------------------------------------------------------------------------------
-# Each preset asks for the metrics of its exporter, leaves out NICs that count bytes twice, and
-# gives way to queries of one's own.
+# Each preset asks for the metrics of its exporter, leaves out NICs that count bytes twice, and is
+# overridden by queries of one's own.
 
 
 SERVER = PrometheusServer("http://prometheus:9090")

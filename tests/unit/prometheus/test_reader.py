@@ -133,7 +133,7 @@ def test_a_server_that_cannot_be_asked_is_asked_one_query_and_reported_once(
 
 
 def test_a_partial_answer_is_no_answer_and_is_reported_once() -> None:
-    readings, server = read(answering(WHOLE, warnings=["a store is away"]))
+    readings, server = read(answering(WHOLE, warnings=["a store is down"]))
     assert (readings.nic, readings.clients) == ({}, {})
     assert reasons(readings) == [Reason.METRICS_INCOMPLETE]
     assert len(server.seen) == 4  # no throttle times without rates

@@ -190,7 +190,7 @@ def test_a_piece_without_an_answer_is_said_and_not_taken_for_zero(history: Usage
             request.send(
                 200,
                 '{"status": "success", "data": {"resultType": "matrix", "result": []}, '
-                '"warnings": ["a store is away"]}',
+                '"warnings": ["a store is down"]}',
             )
             return True
         return False
@@ -201,7 +201,7 @@ def test_a_piece_without_an_answer_is_said_and_not_taken_for_zero(history: Usage
     assert reading.problems[0].message.startswith(
         "24 hours of fetch rates were not read (brokers 1)"
     )
-    assert "a store is away" in reading.problems[0].message
+    assert "a store is down" in reading.problems[0].message
     assert reading.seen[BOB].known_seconds == 6 * DAY
     assert reading.clients[BOB, FETCH].p99 == 2000.0
 
@@ -213,7 +213,7 @@ def test_too_many_pieces_without_an_answer_are_an_error(history: UsageHistory) -
         request.send(
             200,
             '{"status": "success", "data": {"resultType": "matrix", "result": []}, '
-            '"warnings": ["a store is away"]}',
+            '"warnings": ["a store is down"]}',
         )
         return True
 

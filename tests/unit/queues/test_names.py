@@ -61,6 +61,7 @@ def test_names_are_those_of_the_documentation() -> None:
     assert NAMES.dead_topic == "shop.unpaid.dead"
     assert NAMES.control_topic == "shop.unpaid.control"
     assert NAMES.group == "shop.unpaid.forwarders"
+    assert NAMES.members_group == "shop.unpaid.members"
     assert NAMES.transactional_id("pod-1-x7") == "shop.unpaid.forwarders.pod-1-x7"
     assert NAMES.zookeeper_root == "/tidegate/queues/shop.unpaid"
     assert NAMES.level_topic(600, 3).name == "shop.unpaid.600.3"

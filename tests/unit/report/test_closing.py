@@ -1,4 +1,4 @@
-"""A closed month keeps its figures, whatever is published afterwards; the difference is told."""
+"""A closed month keeps its figures, whatever is published later; the difference is reported."""
 
 from __future__ import annotations
 

@@ -35,19 +35,19 @@ Traceback (most recent call last):
 @pytest.mark.parametrize(
     ("raised", "kind"),
     [
-        ("tidegate.errors.Unreachable: Prometheus is away.", Incomplete),
-        ("tidegate.prometheus.http.BrokenOff: Prometheus is away.", Incomplete),
-        ("tidegate.errors.Unauthorized: Prometheus is away.", Unauthorized),
-        ("tidegate.errors.InvalidResource: Prometheus is away.", InvalidResource),
-        ("tidegate.errors.NotFound: Prometheus is away.", NotFound),
-        ("tidegate.rollup.tables.format.UsageDamaged: Prometheus is away.", UsageDamaged),
-        ("tidegate.rollup.tables.format.OtherVersion: Prometheus is away.", OtherVersion),
+        ("tidegate.errors.Unreachable: Prometheus is down.", Incomplete),
+        ("tidegate.prometheus.http.BrokenOff: Prometheus is down.", Incomplete),
+        ("tidegate.errors.Unauthorized: Prometheus is down.", Unauthorized),
+        ("tidegate.errors.InvalidResource: Prometheus is down.", InvalidResource),
+        ("tidegate.errors.NotFound: Prometheus is down.", NotFound),
+        ("tidegate.rollup.tables.format.UsageDamaged: Prometheus is down.", UsageDamaged),
+        ("tidegate.rollup.tables.format.OtherVersion: Prometheus is down.", OtherVersion),
     ],
 )
 def test_the_last_error_of_ours_is_the_one(raised: str, kind: type[TidegateError]) -> None:
     found = from_worker(SPARKS.format(raised=raised))
     assert type(found) is kind
-    assert str(found) == "Prometheus is away."
+    assert str(found) == "Prometheus is down."
 
 
 def test_a_worker_that_was_lost_may_be_luckier_next_time(golden: Callable[[str], None]) -> None:

@@ -136,30 +136,35 @@ def test_a_budget_is_there_for_every_package_of_the_product() -> None:
 
 
 def test_words_count_whole_in_any_case_and_across_lines() -> None:
-    texts = [("a.md", "Told: the quota was given\n  back. Told, untold."), ("b.md", "retold")]
-    figure = house.word_figure(texts, {"told": "said", "given back": "restored"}, 3)
+    texts = [("a.md", "Quoth: the quota was yea\n  big. Quoth, unquoth."), ("b.md", "requoth")]
+    figure = house.word_figure(texts, {"quoth": "said", "yea big": "large"}, 3)
     assert (figure.value, figure.kept) == (3, True)
-    assert not house.word_figure(texts, {"told": "said", "given back": "restored"}, 2).kept
+    assert not house.word_figure(texts, {"quoth": "said", "yea big": "large"}, 2).kept
     assert figure.details == (
-        "a.md: told (2), plainly: said",
-        "a.md: given back (1), plainly: restored",
+        "a.md: quoth (2), plainly: said",
+        "a.md: yea big (1), plainly: large",
     )
 
 
-def test_messages_are_every_text_but_docstrings_and_names_of_fields() -> None:
-    source = '"""Told."""\ndef f():\n    """Told."""\n    return f"seen {1} times" + "Plain"\n'
-    source += 'FIELD = "told_seconds"\n'
-    assert house.messages_of(source).split("\n") == ["Plain", "seen ", " times"]
+def test_texts_of_a_source_are_its_comments_and_every_text_but_names_of_fields() -> None:
+    source = (
+        '"""Head."""\n# Yea\n#   big\ndef f():  # aside\n    return f"seen {1} times" + "Plain"\n'
+    )
+    source += 'FIELD = "quoth_seconds"\n'
+    found = house.texts_of(source).split("\n")
+    assert sorted(found) == ["  big", " times", "Head.", "Plain", "Yea", "aside", "seen "]
+    assert house.word_figure([("a.py", "\n".join(found))], {"yea big": "large"}, 0).value == 1
 
 
-def test_documents_manifests_and_messages_are_read_and_decisions_are_not() -> None:
+def test_documents_decisions_and_code_are_read_and_measurements_are_not() -> None:
     names = {name for name, _ in house.texts_for_people(ROOT)}
     assert {"README.md", "docs/operations.md", "charts/tidegate/values.yaml"} <= names
-    assert "operator/tidegate/cli.py" in names
+    assert {"operator/tidegate/cli.py", "tests/unit/hands.py", "lab/process.py"} <= names
+    assert "docs/adr/0033-simulated-days.md" in names
     page = dict(house.texts_for_people(ROOT))["operator/tidegate/report/templates/page.html"]
     assert "Less certain members" in page
     assert not re.search(r"[<>{}]", page)
-    assert not [name for name in names if "/adr/" in name]
+    assert not [name for name in names if "/measurements/" in name]
 
 
 @pytest.mark.parametrize(
@@ -177,15 +182,15 @@ def test_a_figure_that_could_not_be_measured_is_a_miss(figure: Figure, kept: boo
 def test_the_exit_code_is_one_while_a_bound_is_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = '[words]\nmost = 0\n[words.plainly]\n"told" = "said"\n'
+    words = '[words]\nmost = 0\n[words.plainly]\n"quoth" = "said"\n'
     tree(tmp_path, {"tools/budgets.toml": f'[lines]\n"demo" = 1\n{words}', "demo/a.py": "1\n"})
     tree(tmp_path, {f"{CORE}/__init__.py": "", "operator/tidegate/__init__.py": ""})
     assert house.main(["--static"], tmp_path) == 0
     assert capsys.readouterr().out == ""
-    tree(tmp_path, {"demo/b.py": "1\n", "README.md": "You are told."})
+    tree(tmp_path, {"demo/b.py": "1\n", "README.md": "Quoth he."})
     assert house.main(["--static"], tmp_path) == 1
     printed = capsys.readouterr().out
-    assert "README.md: told (1), plainly: said" in printed
+    assert "README.md: quoth (1), plainly: said" in printed
     assert "2 of 5 bounds are missed" in printed
 
 
@@ -243,8 +248,8 @@ def test_the_table_has_a_row_a_folder_and_two_for_modules_beside_folders(tmp_pat
     assert rows_of(picture.imports)[-1] == ["tidegate_logic base"]
     assert reduced(picture.imports)["tidegate_logic entry"] == ["tidegate_logic.quotas"]
     assert picture.boxes["tidegate_logic.quotas"].meaning == "What Kafka has"
-    row = "| `controller_logic/tidegate_logic/quotas/` | 1 | What Kafka has | `contracts` |"
-    assert row in block(picture)
+    start = "| `controller_logic/tidegate_logic/quotas/` | 1 | What Kafka has | "
+    assert f"{start}`tidegate_logic.contracts` |" in block(picture)
     assert "| `tidegate_logic` (entry) |" in block(picture)
 
 

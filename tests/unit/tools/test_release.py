@@ -354,7 +354,7 @@ def test_a_signature_of_another_image_is_not_taken_for_this_one_s(tmp_path: Path
         b"signed",
     )
     for digest, repository in (("sha256:bb", "registry.example/a"), ("sha256:aa", "other/a")):
-        with pytest.raises(LabError, match="signed something else"):
+        with pytest.raises(LabError, match="signs another image"):
             oci.signature(layout, digest, repository=repository)
 
 

@@ -152,7 +152,7 @@ class Fate:
 class Owner:
     """The member of a write, and the throttle's steps of it.
 
-    `report` None = a default of Kafka, or a quota that is given back.
+    `report` None = a default of Kafka, or a quota that is being restored.
     """
 
     report: MemberReport | None

@@ -16,8 +16,7 @@ from typing import Any
 import structlog
 
 from tidegate.control.queues.forwarders import ForwarderKeeper, ForwardersSeen, require_login
-from tidegate.control.queues.report import QueueFinding
-from tidegate.control.queues.watch import DRAIN_FINALIZER, QueueTask
+from tidegate.control.queues.report import DRAIN_FINALIZER, QueueFinding, QueueTask
 from tidegate.errors import LeaseLost, TidegateError, UserActionRequired, WriteRefused
 from tidegate.kafka.delay_queues import LevelSeen, Listing, QueueTopics
 from tidegate.kafka.prefix_claims import CLAIM_VERSION, PrefixClaim

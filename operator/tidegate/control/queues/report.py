@@ -1,4 +1,4 @@
-"""What is reported of one DelayQueue: its status and conditions, from what a look found.
+"""What a look at DelayQueues is about, and what is reported of each: its status and conditions.
 
 Ready says whether messages are sent on when they are due. What needs attention and stops nothing
 has a condition of its own: RecordsLost, ClockWrong and DeadLetters are True while there is some.
@@ -23,6 +23,8 @@ from tidegate.resources.delay_queue import (
     ForwarderStatus,
     QueueSummary,
 )
+from tidegate.resources.policy import PolicySpec
+from tidegate_logic.model import Policy
 from tidegate_logic.queues.levels import LevelDecision
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import counted
@@ -31,8 +33,18 @@ if TYPE_CHECKING:  # a policy without queues does without them
     from tidegate.control.queues.forwarders import ForwardersSeen
     from tidegate.kafka.delay_queues import LevelSeen
 
+DRAIN_FINALIZER = "tidegate.io/drain"
 STARTING_SECONDS = 120.0  # before a Deployment without an available Pod is an alarm
 MOST_CLOCK_MS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTask:
+    """What a look is about: the policy, as it is followed now, and its queues."""
+
+    policy: Policy
+    spec: PolicySpec
+    queues: tuple[JsonObject, ...]
 
 
 @dataclass(frozen=True, slots=True)

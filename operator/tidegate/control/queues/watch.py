@@ -10,46 +10,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
-from tidegate.control.queues.report import QueueFinding, status_of, verdicts_of
+from tidegate.control.queues.report import QueueFinding, QueueTask, status_of, verdicts_of
 from tidegate.control.report.conditions import Verdict
 from tidegate.errors import LeaseLost, TidegateError
 from tidegate.kube.api import JsonObject
 from tidegate.resources.delay_queue import DelayQueueStatus
-from tidegate.resources.policy import PolicySpec
-from tidegate_logic.model import Policy
 from tidegate_logic.reasons import Reason
+
+if TYPE_CHECKING:  # a policy without queues does without it
+    from tidegate.control.queues.keeper import QueueKeeper
 
 log = structlog.get_logger(__name__)
 
-DRAIN_FINALIZER = "tidegate.io/drain"
 LOOK_EVERY_SECONDS = 10.0
 REFRESH_SECONDS = 30.0  # between two statuses that differ in numbers alone
 _SETTLING_SECONDS = 1.0  # after a change, until it is seen
 _STOP_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class QueueTask:
-    """What a look is about: the policy, as it is followed now, and its queues."""
-
-    policy: Policy
-    spec: PolicySpec
-    queues: tuple[JsonObject, ...]
-
-
-class Keeper(Protocol):
-    """Looks at queues; `keeper.QueueKeeper` is the real one, which a policy without does without.
-
-    `look` raises LeaseLost once the Lease is lost.
-    """
-
-    def look(self, task: QueueTask) -> list[QueueFinding]: ...
-
-    def close(self) -> None: ...
 
 
 QueueReport = tuple[JsonObject, DelayQueueStatus, Sequence[Verdict]]
@@ -63,7 +43,7 @@ class QueueDependencies:
     must not raise. `newest` is the object with its newest status.
     """
 
-    open_keeper: Callable[[], Keeper] | None
+    open_keeper: Callable[[], QueueKeeper] | None
     report: Callable[[Sequence[QueueReport]], None]
     monotonic: Callable[[], float]
     may_write: Callable[[], bool]
@@ -103,7 +83,7 @@ class _Round:
     """The thread of one watch. It closes the keeper when it ends."""
 
     def __init__(
-        self, key: str, dependencies: QueueDependencies, keeper: Keeper, task: QueueTask
+        self, key: str, dependencies: QueueDependencies, keeper: QueueKeeper, task: QueueTask
     ) -> None:
         self._key = key
         self._dependencies = dependencies

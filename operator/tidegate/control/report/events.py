@@ -291,7 +291,7 @@ def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> EventDraft:
 def writes_by_tier(
     writes: Iterable[QuotaWrite], members: Iterable[MemberReport]
 ) -> Mapping[str | None, list[QuotaWrite]]:
-    """The writes by the tier whose member they are for; None = defaults and what is given back."""
+    """The writes by the tier whose member they are for; None = defaults and restored quotas."""
     tier_of: dict[Entity, str] = {
         member.entity: member.tier_key for member in members if member.counts
     }

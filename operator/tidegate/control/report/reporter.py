@@ -193,7 +193,7 @@ class Publisher(Protocol):
     """Takes reports; `KubernetesPublisher` is the real one."""
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
-        """Write every status, then send the Events. Does not raise when Kubernetes is away.
+        """Write every status, then send the Events. Does not raise when Kubernetes is unreachable.
 
         Returns the uids of the objects whose status was the same already.
         """
@@ -353,7 +353,7 @@ class Reporter:
         self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, events=events)])
 
     def gone(self, policy: JsonObject) -> None:
-        """Report that everything was given back."""
+        """Report that everything was restored."""
         self._reported.pop(object_key(policy), None)
         self._words.forget(object_key(policy))
         self._send(
@@ -467,7 +467,7 @@ def _bases(
 def _ownerless(
     by_tier: Mapping[str | None, Sequence[QuotaWrite]], members: Iterable[MemberReport]
 ) -> list[QuotaWrite]:
-    """The writes for no tier that is reported: defaults, and quotas that are given back."""
+    """The writes for no tier that is reported: defaults, and restored quotas."""
     reported = {member.tier_key for member in members}
     return [write for key, writes in by_tier.items() if key not in reported for write in writes]
 
@@ -499,9 +499,8 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 
 # --- delivery to Kubernetes -----------------------------------------------------------------------
 #
-# An API server that is away costs a log line and one time limit, not one for every object, nor for
-# every policy. One object that it fails at keeps no other waiting. The next pass sends what is
-# still missing.
+# An unreachable API server costs a log line and one time limit, not one for every object or policy.
+# An object that it fails at delays no other. The next pass sends what is still missing.
 
 
 # Each hand rests for as long as its call took: the status of a large tier keeps an API server busy,
@@ -582,9 +581,9 @@ class KubernetesPublisher:
         return uid
 
     def _put(self, answers: Answers, silences: int, report: Report) -> str | None:
-        """Write the status unless Kubernetes is away; the uid when there was nothing to write.
+        """Write the status unless Kubernetes is unreachable; the uid when there was no change.
 
-        It is away also where a write of another report got no answer since this one began.
+        Another report's write that got no answer since this one began shows the same.
         """
         if answers.away or self._silences != silences:
             return None

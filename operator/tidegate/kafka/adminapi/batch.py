@@ -7,9 +7,9 @@ before each request that changes some; a write whose entity has changed since it
 sent. After a lost answer the whole batch is tried again: what an earlier try has done is found by
 its records.
 
-A batch that was fenced after its first intent is not tried again. Whoever fenced it has settled
-what it left under way and may have restored it since, which looks like a quota that was never
-written: the batch would find everything as it was decided.
+A batch that was fenced after its first intent is not tried again. The writer that fenced it has
+settled what it left under way and may have restored it since, which looks like a quota that was
+never written: the batch would find everything as it was decided.
 """
 
 import time

@@ -192,7 +192,7 @@ def is_refusal(code: int) -> bool:
 
 
 def require_done(code: int, what: str, topic: str) -> None:
-    """Raise what an error code means for whoever asked for `what`; 0 is none.
+    """Raise what an error code means to the caller that asked for `what`; 0 is none.
 
     Raises Lost, Fenced, Unauthorized or, for any other code, UserActionRequired.
     """

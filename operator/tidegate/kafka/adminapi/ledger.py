@@ -1,6 +1,6 @@
 """The ledger of one cluster: what the topic has, and its only writer.
 
-Whoever writes next settles what an earlier writer left under way. Whoever only reads settles the
+The next writer settles what an earlier one left under way. A process that only reads settles the
 same for itself, and writes nothing.
 
 A change that the brokers do not show may still be on its way to them: its writer was stopped right
@@ -63,7 +63,7 @@ class TopicLedger:
         return self._log.is_writer
 
     def give_up(self) -> None:
-        """Be the writer no more. Whoever is next finds what is under way in the topic."""
+        """Stop being the writer. The next one finds in the topic what is under way."""
         self._log.give_up()
 
     def facts(self) -> ClusterFacts:
@@ -87,11 +87,11 @@ class TopicLedger:
         for attempt in range(_ATTEMPTS):
             _pause(attempt)
             try:
-                is_anew, entries = self._log.news()
+                is_reset, entries = self._log.news()
             except Lost as error:
                 lost = error
                 continue
-            if is_anew:
+            if is_reset:
                 self.journal.forget()
             self.journal.take(entries)
             return
@@ -193,7 +193,7 @@ class TopicLedger:
             except (Lost, Fenced) as error:
                 lost = error
             except BaseException:
-                self.give_up()  # whoever writes next finds out what is under way
+                self.give_up()  # the next writer finds out what is under way
                 raise
             self.give_up()
         if isinstance(lost, Fenced):
@@ -207,7 +207,7 @@ class TopicLedger:
         )
 
     def _become_writer(self, only_if: Callable[[], None] | None) -> None:
-        """Fence whoever wrote before, and find the outcome of what it left under way."""
+        """Fence the previous writer, and find the outcome of what it left under way."""
         if self._log.is_writer:
             return
         partitions = self._log.facts.partitions

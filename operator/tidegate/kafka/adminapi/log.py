@@ -1,9 +1,9 @@
 """A compacted topic of one partition as a log that one process at a time may write.
 
-Who writes is decided by Kafka's own fence: everyone uses one transactional id, and whoever asks
-for a producer id ends all earlier ones. So a transaction that is committed is known to follow
-everything that this process has read. The requests are sent one by one and bounded in time; after
-an error the producer is given up and the next one reads what became of its transaction.
+Who writes is decided by Kafka's own fence: everyone uses one transactional id, and asking for a
+producer id ends all earlier ones. So a transaction that is committed is known to follow everything
+that this process has read. The requests are sent one by one and bounded in time; after an error the
+producer is given up and the next one reads what became of its transaction.
 """
 
 import time
@@ -106,17 +106,17 @@ class LedgerLog:
         self._is_whole = True
         end = self._offset(leader, _LATEST) if self.is_writer else self._decided_end(leader)
         # what is committed may lag behind what we have just committed, but never the end of the log
-        is_anew = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
+        is_reset = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
         start = self._start
         is_looked_at = self._look(leader)
         is_other = self._read_topic != self._topic or start < self._start
         # it stays so until all of it was read
-        self._is_outdated |= self._position > 0 and (is_anew or is_other)
+        self._is_outdated |= self._position > 0 and (is_reset or is_other)
         self._read_topic = self._topic
         # what was removed is forgotten by the topic after a day, and later readers miss the removal
         is_old = time.monotonic() - self._read_at_seconds > _FORGOTTEN_SECONDS
-        is_anew = self._is_outdated or is_old
-        position = 0 if is_anew else self._position
+        is_reset = self._is_outdated or is_old
+        position = 0 if is_reset else self._position
         if not position:
             if not is_looked_at:
                 self._start = self._offset(leader, _EARLIEST)
@@ -128,10 +128,10 @@ class LedgerLog:
             if after <= position:
                 raise Lost(f"topic {self.topic} gave nothing from offset {position} to {end}")
             position = after
-        self._position = max(position, 0 if is_anew else self._position)
+        self._position = max(position, 0 if is_reset else self._position)
         self._is_outdated = False
         self._read_at_seconds = time.monotonic()
-        return is_anew, found
+        return is_reset, found
 
     def _look(self, leader: tuple[str, int]) -> bool:
         """Ask for the first offset that is left and for the settings, now and then; whether it did.
@@ -305,7 +305,7 @@ class LedgerLog:
         """Where the committed records end, with what another process committed just now.
 
         The mark that ends its transaction may come later than the answer to it. A transaction that
-        stays open is left out after a second: whoever becomes the writer ends it.
+        stays open is left out after a second: the next writer ends it.
         """
         written = self._offset(leader, _LATEST, _ALL)
         deadline = time.monotonic() + _MARKED_WITHIN_SECONDS

@@ -1,8 +1,8 @@
 """Turn counters of bytes into whole bytes by window, which add up to the counter's growth.
 
 `rate()` and `increase()` extrapolate, and differently in each version of Prometheus. This takes
-plain differences of samples; at an edge no byte is lost or doubled. What cannot be told apart
-counts as less: a byte that may not have moved is nobody's, and its time is not covered.
+plain differences of samples; at an edge no byte is lost or doubled. What is ambiguous counts as
+less: a byte that may not have moved is unattributed, and its time is not covered.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""What runs on Spark, and the only code that imports it: the stages of a run, and notebooks."""
+"""What runs on Spark: the stages of a run. Only this package and `tidegate.notebook` import it."""

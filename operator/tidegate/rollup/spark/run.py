@@ -147,7 +147,7 @@ class Coarser:
 
 
 def unattributed_words(brokers: Iterable[Manifest]) -> str:
-    """A sentence where some of what brokers counted is nobody's, "" otherwise."""
+    """A sentence where some of what brokers counted is unattributed, "" otherwise."""
     sums = [one.contents.sums for one in brokers]
     total, rest = (
         sum(each.get(name, 0) for each in sums) for name in ("client_bytes", "unattributed_bytes")
@@ -236,7 +236,7 @@ def run_rollup(spark: Spark, run: RollupRun, transport: Transport) -> list[Manif
 def _update_catalog(run: RollupRun, store: UsageStore) -> bool:
     """Bring the catalog up to the tables, where there is one; False = it could not be.
 
-    What is published counts all the same, so a catalog that is away is told and fails no run.
+    What is published counts all the same: an unreachable catalog is reported and fails no run.
     """
     if run.catalog is None:
         return True

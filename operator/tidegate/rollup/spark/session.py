@@ -61,7 +61,7 @@ def shuffle_settings(cores: int) -> dict[str, str]:
 class Spark:
     """Spark's context, which runs tasks, and the session for SQL beside it.
 
-    A session takes Java two seconds of processors, so it is opened by whoever first asks for it.
+    A session takes Java two seconds of processors, so it is opened when it is first needed.
     """
 
     context: SparkContext

@@ -1,8 +1,8 @@
 """The stages of a run on Spark: workers ingest samples, add up days, then tiers are added up.
 
 The first stage has a task for each broker and range, tried again by Spark's scheduler where a
-worker dies. No sample crosses into the Java machine: a task gives back only the records of the
-files that it staged.
+worker dies. No sample crosses into the Java machine: a task returns only the records of the files
+that it staged.
 """
 
 import re

@@ -314,7 +314,7 @@ def summed_columns(kind: TableKind) -> tuple[str, ...]:
     return tuple(name for name in kind.schema.names if name.endswith("bytes"))
 
 
-# A broker's hour with 5000 clients is about one group: whoever needs some brokers of a large file
+# A broker's hour with 5000 clients is about one group: a reader of some brokers of a large file
 # unpacks little more than their rows.
 ROWS_OF_GROUP = 131_072
 

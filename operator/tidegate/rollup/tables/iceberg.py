@@ -181,7 +181,7 @@ def _commit_changes(table: Table, store: UsageStore, kind: TableKind, *, now_ms:
     wanted: dict[str, None] = {}
     named: dict[str, DataFile] = {}
     left_ms: list[int] = []
-    # before the oldest window there is nothing: it was let go while no catalog was told
+    # before the oldest window there is nothing: it was dropped while no catalog was updated
     for start_ms, end_ms in [(0, listed[0][0].day.start_ms), *in_runs(changed, DAY_MS, None)]:
         parts = store.parts(kind.name, start_ms, end_ms)
         # such a file has rows that count no more; the day is put together again, then it is taken

@@ -123,7 +123,7 @@ def _stage_window(
     content, contents = packed(rows), contents_of(kind, rows)
     folder = f"{staging_folder(run_id)}/{kind.name}/{window.name}"
     path = f"{folder}/part-{part}-{secrets.token_hex(4)}.arrow"
-    # whoever publishes reads it, writes the rows again, and forces those
+    # the publisher reads it and writes the rows again, and those are forced
     storage.write(path, content, outlives_power=False)
     return StagedFile(
         kind.name,

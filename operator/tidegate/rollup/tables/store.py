@@ -1,6 +1,6 @@
 """The store of usage tables as its readers see it: what is published, in which files, and the rows.
 
-Nothing here writes. Whoever does (`publication`, `upkeep`) takes a store as well. Two reads are two
+Nothing here writes; `publication` and `upkeep` do, and take a store as well. Two reads are two
 looks: a window that is published again in between is old in the one and new in the other, but never
 half.
 """

@@ -320,7 +320,7 @@ def _others(count: int) -> str:
 
 # Broken: tables contradict each other or themselves. Gap: never published, between windows that
 # are. Outdated: made from older rows. The next runs repair gaps and outdated tables. Unattributed:
-# a day with bytes on nobody's account, which is right and worth knowing.
+# a day with unattributed bytes, which is right and worth knowing.
 
 
 WORTH_TELLING = 0.01  # of the clients' bytes; clients that come and go leave less over

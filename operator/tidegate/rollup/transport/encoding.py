@@ -294,13 +294,13 @@ class _Batch:
         kind = (ahead >> np.uint64(62)).view(np.int64)
         self._at[:live] += _CONTROL_BITS.take(kind)
         self._shift, self._width = self._shift[:live], self._width[:live]
-        anew = np.flatnonzero(kind == _NEW_SPAN)
-        if len(anew):
-            span = ahead[anew] >> np.uint64(51)
+        starts = np.flatnonzero(kind == _NEW_SPAN)
+        if len(starts):
+            span = ahead[starts] >> np.uint64(51)
             width = span & np.uint64(63)
             width[width == 0] = 64
-            self._width[anew] = width
-            self._shift[anew] = np.uint64(64) - (span >> np.uint64(6) & np.uint64(31)) - width
+            self._width[starts] = width
+            self._shift[starts] = np.uint64(64) - (span >> np.uint64(6) & np.uint64(31)) - width
         given_bits = self._width * (ahead >> np.uint64(63))
         difference = (self._peek(live) >> (np.uint64(64) - given_bits)) << self._shift
         self._at[:live] += given_bits

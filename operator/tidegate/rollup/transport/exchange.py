@@ -131,11 +131,11 @@ class ClientCertificate:
 class HistorySettings:
     """Settings of all ways of reading.
 
-    `token_file` goes before a token in `server.login` and is read again when it changes. `headers`
-    go with every request, such as Mimir's X-Scope-OrgID. `parallel_requests` bounds those of all
-    processes on this machine to this server together (Prometheus allows 10 of remote read by
-    default). `request_timeout_seconds` bounds one attempt, `deadline_seconds` one `read`
-    with all attempts and waits.
+    `token_file` takes precedence over a token in `server.login` and is read again when it changes.
+    `headers` go with every request, such as Mimir's X-Scope-OrgID. `parallel_requests` bounds those
+    of all processes on this machine to this server together (Prometheus allows 10 of remote read by
+    default). `request_timeout_seconds` bounds one attempt, `deadline_seconds` one `read` with all
+    attempts and waits.
     """
 
     server: PrometheusServer
@@ -297,7 +297,7 @@ class Exchange:
         self._session: HistorySession | None = None
 
     def deadline(self) -> float:
-        """When whoever begins now must be done with all questions, on the monotonic clock."""
+        """When a read that begins now must have all its answers, on the monotonic clock."""
         return self._monotonic() + self._settings.deadline_seconds
 
     def ask(
@@ -343,7 +343,7 @@ class Exchange:
                     return read(self._answer(response, until))
         except NoSlot:
             number = self._settings.parallel_requests
-            why = f"{number} other requests of this machine were running all the time"
+            why = f"this machine's limit of parallel requests ({number}) was used up throughout"
             raise self.failures.unreachable(
                 why, "Allow more time, or more parallel requests."
             ) from None

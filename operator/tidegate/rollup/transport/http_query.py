@@ -200,8 +200,8 @@ def _as_stored(values: list[SeriesSamples], times: list[SeriesSamples]) -> Itera
             series.times_ms, stamps.times_ms, assume_unique=True, return_indices=True
         )
         times_ms = np.rint(stamps.values[at_stamp] * 1000).astype(np.int64)
-        anew = np.diff(times_ms, prepend=-1) != 0
-        yield SeriesSamples(series.labels, times_ms[anew], series.values[at_value][anew])
+        changes = np.diff(times_ms, prepend=-1) != 0
+        yield SeriesSamples(series.labels, times_ms[changes], series.values[at_value][changes])
 
 
 def _identity(series: SeriesSamples) -> frozenset[tuple[str, str]]:

@@ -60,7 +60,7 @@ def choose_reader(settings: HistorySettings, probe: ReadRequest) -> ChosenReader
 
     A front end may take remote read and find nothing behind it, so an empty answer is believed only
     if the other ways give none either. Each way has half a minute to show what it can. Raises
-    Unreachable when the server is away, or the last way's error when none works.
+    Unreachable when the server does not answer, or the last way's error when none works.
     """
     hasty = replace(settings, deadline_seconds=min(settings.deadline_seconds, _PROBE_SECONDS))
     readers = [kind(hasty) for kind in READERS]

@@ -85,7 +85,7 @@ def test_clients_and_unattributed_are_always_what_was_counted(
             1000,
             [345, 230],
             2.0,
-            id="gauges read half of it: what nobody's gauge has is unattributed",
+            id="gauges read half of it: what no client's gauge has is unattributed",
         ),
         pytest.param(
             [3000, 1000],

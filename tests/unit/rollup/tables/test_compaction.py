@@ -1,5 +1,5 @@
-"""A day in one file has the rows of its hours; an hour that is published again goes before it; and
-nothing is read twice at any moment.
+"""A day in one file has the rows of its hours; an hour that is published again takes precedence
+over it; and nothing is read twice at any moment.
 """
 
 from collections import Counter

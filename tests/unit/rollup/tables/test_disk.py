@@ -110,7 +110,7 @@ def test_a_file_system_that_cannot_force_folders_to_the_disk_will_do(
 def test_only_what_is_published_is_forced_to_the_disk(
     store: UsageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that ends with the machine's power begins anew, and what it staged belongs to no run
+    """A run that ends with the machine's power starts again, and what it staged belongs to no run
     then.
     """
     forced: list[str] = []

@@ -51,7 +51,7 @@ def test_a_manifest_names_the_owner_also_after_the_day_was_put_together(store: U
     ("owner", "said"),
     [
         pytest.param(Owner("uid-2", "ns/other", "kafka-a"), "uid-1", id="another policy"),
-        pytest.param(Owner("uid-2", "ns/shop", "kafka-a"), "uid-1", id="created anew"),
+        pytest.param(Owner("uid-2", "ns/shop", "kafka-a"), "uid-1", id="created again"),
         pytest.param(Owner("uid-1", "ns/shop", "kafka-b"), "kafka-a", id="another Kafka cluster"),
         pytest.param(Owner("", "ns/other"), "ns/shop", id="another policy in a file"),
         pytest.param(NOBODY, "ns/shop", id="no policy"),

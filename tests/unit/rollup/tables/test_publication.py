@@ -1,5 +1,5 @@
-"""A window is published whole, or stays as it was: whatever fails, whenever, and whoever else
-publishes it.
+"""A window is published whole, or stays as it was: whatever fails, at any time, and no matter who
+else publishes it.
 """
 
 import errno

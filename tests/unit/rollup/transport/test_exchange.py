@@ -217,11 +217,11 @@ def test_an_answer_of_the_right_kind_with_other_content_is_refused(
 def test_an_answer_that_prometheus_itself_calls_partial_is_not_used() -> None:
     body = (
         '{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["a store '
-        'is away"]}'
+        'is down"]}'
     )
     error, _ = failure(says(200, body, "application/json"), RangeSelector)
     assert isinstance(error, Incomplete)
-    assert "a store is away" in error.message
+    assert "a store is down" in error.message
 
 
 def test_native_histograms_are_a_clear_error(golden: Callable[[str], None]) -> None:
@@ -369,7 +369,7 @@ def test_no_more_requests_are_under_way_at_once_than_allowed() -> None:
     assert most == 2
 
 
-def test_whoever_gets_no_slot_in_time_says_so(golden: Callable[[str], None]) -> None:
+def test_a_reader_without_a_slot_in_time_says_so(golden: Callable[[str], None]) -> None:
     with (
         answering(good) as server,
         RequestSlots(server.url, 1).taken(until_monotonic_seconds=0),

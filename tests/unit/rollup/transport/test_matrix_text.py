@@ -86,7 +86,7 @@ def test_the_end_of_the_line_is_no_other_layout() -> None:
         answer(SERIES) + b"x",
         answer(SERIES).replace(b":", b": "),
         answer(SERIES, isPartial=True),
-        answer(SERIES)[:-1] + b',"warnings":["a store is away"]}',
+        answer(SERIES)[:-1] + b',"warnings":["a store is down"]}',
         answer(SERIES, SERIES).replace(b"]]},{", b"]]}{"),
         answer(SERIES).replace(b'"NaN"', b'"what"'),
         answer(SERIES).replace(b'"NaN"', b'"1 2"'),

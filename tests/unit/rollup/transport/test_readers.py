@@ -27,7 +27,7 @@ from tidegate_logic.reasons import Reason
 
 PROBE = ReadRequest(Selection("up"), BASE_MS, BASE_MS + 1000)
 SAMPLES = [SeriesSamples({}, np.array([BASE_MS]), np.array([1.0]))]
-AWAY = Unreachable(Reason.PROMETHEUS_UNREACHABLE, "It is away.")
+AWAY = Unreachable(Reason.PROMETHEUS_UNREACHABLE, "It is down.")
 UNKNOWN = NotFound(Reason.PROMETHEUS_UNREACHABLE, "There is no such API.")
 fake = FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])])
 

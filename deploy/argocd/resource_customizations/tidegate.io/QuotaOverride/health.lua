@@ -36,7 +36,7 @@ end
 if ready.status == "True" or ready.reason == "OverrideExpired" then
   return {status = "Healthy", message = ready.message}
 end
--- overruled: it waits for the end of the override that goes before it, and nothing is wrong with either
+-- overruled: it waits for the end of the override that takes precedence, and nothing is wrong with either
 if ready.reason == "Paused" or ready.reason == "Overruled" then
   return {status = "Suspended", message = ready.message}
 end

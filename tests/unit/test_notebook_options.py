@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tidegate.errors import InvalidResource
+from tidegate.notebook import labels_of, request_of
 from tidegate.prometheus.settings import BasicLogin, BearerLogin
 from tidegate.rollup.samples import Selection
-from tidegate.rollup.spark.notebook import labels_of, request_of
 
 BASE = {
     "url": "http://prometheus:9090",

@@ -1,0 +1,127 @@
+"""Settings of a forwarder, and of the Kafka clients in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from tidegate.kafka.settings import KafkaConnection
+from tidegate.queues.names import Guarantee, QueueNames
+
+log = structlog.get_logger(__name__)
+
+MOST_RECORDS = 10_000
+"""Records of a full chunk: what is sent of one level topic at a time."""
+_READ_AHEAD_BYTES = 32 * 1024 * 1024
+_BYTES_PER_RECORD = 500  # what librdkafka keeps beside a record's own bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ForwarderSettings:
+    """What one forwarder needs to know.
+
+    `allowed` are patterns of targets, in which `*` stands for any text. `client` are librdkafka's
+    settings of every connection: addresses and login.
+    """
+
+    names: QueueNames
+    guarantee: Guarantee
+    allowed: tuple[str, ...]
+    default_target: str | None
+    client: Mapping[str, object] = field(repr=False)
+    client_rack: str | None = None
+
+
+def client_settings(connection: KafkaConnection) -> dict[str, object]:
+    """A connection in librdkafka's words."""
+    tls, sasl = connection.tls, connection.sasl
+    protocol = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
+    found: dict[str, object] = {
+        "bootstrap.servers": ",".join(connection.bootstrap_servers),
+        "security.protocol": protocol,
+    }
+    if sasl is not None:
+        found |= {
+            "sasl.mechanism": str(sasl.mechanism),
+            "sasl.username": sasl.username,
+            "sasl.password": sasl.password,
+        }
+    if tls is not None:
+        files = {
+            "ssl.ca.location": tls.ca_file,
+            "ssl.certificate.location": tls.certificate_file,
+            "ssl.key.location": tls.key_file,
+            "ssl.key.password": tls.key_password,
+            "ssl.endpoint.identification.algorithm": "https" if tls.check_hostname else "none",
+        }
+        found |= {key: value for key, value in files.items() if value is not None}
+    return found
+
+
+def _report(error: Any) -> None:
+    log.info("Kafka client", problem=error.str())
+
+
+# what clients print by themselves is left out: problems come by the callback, as log lines
+_QUIET: Mapping[str, object] = {"log_level": 2, "error_cb": _report}
+
+
+def any_client_settings(settings: ForwarderSettings) -> dict[str, object]:
+    """What all clients have in common."""
+    return {**_QUIET, **settings.client}
+
+
+def consumer_settings(settings: ForwarderSettings, *, topics: int) -> dict[str, object]:
+    """The consumer of one of `topics` level topics, which share the memory for reading ahead.
+
+    What is not due yet stays in librdkafka's queue. It is bounded by bytes and by records, because
+    each record costs as much beside its bytes as a small one has.
+    """
+    share = max(_READ_AHEAD_BYTES // max(topics, 1), 256 * 1024)
+    found: dict[str, object] = {
+        **any_client_settings(settings),
+        "group.id": settings.names.group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "fetch.queue.backoff.ms": 10,  # with the default of 1000, a topic reaches 100,000 records/s
+        "fetch.error.backoff.ms": 100,
+        "queued.max.messages.kbytes": share // 1024,
+        "queued.min.messages": max(share // _BYTES_PER_RECORD, 500),
+        "fetch.message.max.bytes": min(share // 4, 4 * 1024 * 1024),
+    }
+    if settings.client_rack is not None:
+        found["client.rack"] = settings.client_rack
+    return found
+
+
+def read_ahead_bytes(topics: int) -> int:
+    """The share of one of so many level topics, for telling when it has changed much."""
+    return max(_READ_AHEAD_BYTES // max(topics, 1), 256 * 1024)
+
+
+def producer_settings(settings: ForwarderSettings, member: str) -> dict[str, object]:
+    """The producer of one member."""
+    found: dict[str, object] = {
+        **any_client_settings(settings),
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",  # as Java's producers, so that a key stays where it was
+        "linger.ms": 0,
+        "batch.num.messages": 10_000,
+        "batch.size": 1_000_000,
+        "message.max.bytes": 64 * 1024 * 1024,  # brokers decide what is too large
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 64 * 1024,
+    }
+    if settings.guarantee is Guarantee.EXACTLY_ONCE:
+        return found | {
+            "transactional.id": settings.names.transactional_id(member),
+            "transaction.timeout.ms": 10_000,
+            "message.timeout.ms": 10_000,
+            "retry.backoff.ms": 2,  # with the default of 100, each transaction takes as long
+            "delivery.report.only.error": True,
+        }
+    return found | {"message.timeout.ms": 30_000}

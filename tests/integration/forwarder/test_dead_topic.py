@@ -1,0 +1,109 @@
+"""What cannot go to its target goes to the dead topic with the reason, and the rest goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.process import wait_until
+from tests.integration.forwarder.queue_world import QueueWorld
+from tidegate.forwarder.targets import DeadReason
+from tidegate.queues.names import DUE_HEADER, REASON_HEADER, TARGET_HEADER
+
+pytestmark = pytest.mark.integration
+
+
+def test_targets_that_may_not_be_are_refused_each_with_its_reason(queue: QueueWorld) -> None:
+    (level,) = queue.create()
+    cases: list[tuple[str | bytes, DeadReason]] = [
+        ("other.topic", DeadReason.NOT_ALLOWED),
+        ("__consumer_offsets", DeadReason.INTERNAL_TARGET),
+        (level, DeadReason.OWN_TOPIC),
+        (f"{queue.prefix}.99.7", DeadReason.OWN_TOPIC),
+        (queue.names.dead_topic, DeadReason.OWN_TOPIC),
+        (queue.names.control_topic, DeadReason.OWN_TOPIC),
+        ("missing-topic", DeadReason.NOT_FOUND),
+        ("no topic's name", DeadReason.INVALID_TARGET),
+        (b"\xff\xfe", DeadReason.INVALID_TARGET),
+        ("", DeadReason.INVALID_TARGET),
+    ]
+    with (
+        queue.forwarding(),
+        queue.reading() as reader,
+        queue.reading(queue.names.dead_topic) as dead,
+    ):
+        for number, (target, _) in enumerate(cases):
+            queue.send(
+                level, [b"%d" % number], key=lambda _: b"k", headers=[("h", b"1")], target=target
+            )
+        queue.send(level, [b"good"])
+        assert [r.value for r in reader.until(1)] == [b"good"]
+        records = dead.until(len(cases))
+    for number, ((target, reason), record) in enumerate(zip(cases, records, strict=True)):
+        assert (record.key, record.value) == (b"k", b"%d" % number)
+        assert (record.header(REASON_HEADER) or b"").startswith(reason.encode() + b": ")
+        assert record.headers[0] == ("h", b"1")
+        assert record.header(TARGET_HEADER) == (
+            target.encode() if isinstance(target, str) else target
+        )
+        assert record.header(DUE_HEADER) is not None
+    offset, note = queue.position(level)
+    assert (offset, note.dead) == (len(cases) + 1, len(cases)) or queue.guarantee == "ExactlyOnce"
+    assert note.dead == len(cases)
+    assert queue.kafka.leaders("missing-topic") == {}, "a target was created"
+
+
+def test_without_target_and_default_a_record_is_dead(queue: QueueWorld) -> None:
+    (level,) = queue.create()
+    with queue.forwarding(default_target=None), queue.reading(queue.names.dead_topic) as dead:
+        queue.send(level, [b"x"])
+        (record,) = dead.until(1)
+    assert (record.header(REASON_HEADER) or b"").startswith(b"NoTarget: ")
+
+
+def test_a_record_that_its_target_refuses_is_dead_alone(queue: QueueWorld) -> None:
+    """The target takes small records only, and those with a key: of a batch one is at fault."""
+    (level,) = queue.create()
+    small = queue.topic(f"{queue.prefix}-small", config={"max.message.bytes": "2000"})
+    compacted = queue.topic(f"{queue.prefix}-compacted", config={"cleanup.policy": "compact"})
+    with (
+        queue.forwarding(),
+        queue.reading(small) as of_small,
+        queue.reading(compacted) as of_compacted,
+        queue.reading(queue.names.dead_topic) as dead,
+    ):
+        queue.send(level, [b"%d" % n if n != 5 else b"l" * 5000 for n in range(10)], target=small)
+        queue.send(
+            level,
+            [b"%d" % n for n in range(10)],
+            key=lambda n: b"k%d" % n if n != 5 else None,
+            target=compacted,
+        )
+        refused = dead.until(2, timeout_seconds=60)
+        of_small.until(9)
+        of_compacted.until(9)
+        of_small.settled()
+        of_compacted.settled()
+        queue.send(level, [b"after"], target=compacted, key=lambda _: b"k")
+        wait_until(
+            lambda: (
+                bool(of_compacted.read() or True) and of_compacted.records[-1].value == b"after"
+            ),
+            "the record after those that were refused",
+            timeout_seconds=30,
+        )
+    assert [r.value for r in refused] == [b"l" * 5000, b"5"]
+    assert all((r.header(REASON_HEADER) or b"").startswith(b"TargetRefused: ") for r in refused)
+    assert {r.value for r in of_small.records} == {b"%d" % n for n in range(10)} - {b"5"}
+    if queue.guarantee == "ExactlyOnce":
+        assert len(of_small.records) == 9
+
+
+def test_a_target_that_appears_later_is_used(queue: QueueWorld) -> None:
+    (level,) = queue.create()
+    with queue.forwarding(), queue.reading(queue.names.dead_topic) as dead:
+        queue.send(level, [b"early"], target=f"{queue.prefix}-later")
+        dead.until(1)
+        later = queue.topic(f"{queue.prefix}-later")
+        with queue.reading(later) as reader:
+            queue.send(level, [b"now"], target=later)
+            assert [r.value for r in reader.until(1)] == [b"now"]
