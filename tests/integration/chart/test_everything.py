@@ -59,7 +59,7 @@ def test_these_objects_and_no_others_are_there(found: list[dict[str, Any]]) -> N
         *(f"platform/tidegate{end}" for end in ("", "-leases", "-console", "-console-leases")),
         "kafka/tidegate-strimzi",
         "platform/tidegate-delay-queues",
-        "shop/tidegate-forwarders",
+        "billing/tidegate-forwarders",
     ]
     accounts = ["platform/tidegate", "platform/tidegate-console"]
     rollups = [f"{place}/tidegate-rollup" for place in VALUES["rollup"]["namespaces"]]
@@ -69,7 +69,7 @@ def test_these_objects_and_no_others_are_there(found: list[dict[str, Any]]) -> N
             *(f"ServiceAccount {name}" for name in (*accounts, *rollups)),
             *(
                 f"NetworkPolicy {name}"
-                for name in (*accounts, *rollups, "shop/tidegate-forwarders")
+                for name in (*accounts, *rollups, "billing/tidegate-forwarders")
             ),
             *(f"{kind} {name}" for kind in ("Deployment", "Service") for name in accounts),
             *(

@@ -539,6 +539,12 @@ class Queues:
             }
         ]
 
+    def test_nothing_is_made_on_another_cluster_than_the_policy_names(self, world: World) -> None:
+        names = world.create()
+        world.policy["spec"]["kafka"]["clusterId"] = "another"
+        assert condition(world.finding()) == ("False", Reason.WRONG_CLUSTER)
+        assert world.clients.topics(names.prefix) == set()
+
     def test_a_deployment_of_somebody_else_is_left_alone(self, world: World) -> None:
         labels = {"app": "other"}
         container = {"name": "other", "image": "other:1"}
@@ -603,11 +609,11 @@ class Queues:
             with suppress(LeaseLost):
                 world.look()
         assert world.clients.topics(names.prefix) == topics
-        found = world.deployment()
-        assert found is not None
+        after = world.deployment()
+        assert after is not None
         assert deployment is not None
-        assert found["metadata"]["uid"] == deployment["metadata"]["uid"]
-        assert found["spec"] == deployment["spec"]
+        assert after["metadata"]["uid"] == deployment["metadata"]["uid"]
+        assert after["spec"] == deployment["spec"]
         left = world.raw()
         assert left is not None
         assert raw is not None
