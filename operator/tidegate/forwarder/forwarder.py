@@ -243,6 +243,7 @@ class Forwarder:
             self._sender.settle(self._brokers.now_ms() or 0.0)
 
     def _close(self, *, commit: bool) -> None:
+        self._keeper.end()
         levels = [*self._levels.values()]
         for level in levels:
             level.go_back()
@@ -252,10 +253,10 @@ class Forwarder:
                 self._sender.commit(levels, self._brokers.now_ms() or 0.0, wait=True)
         for level in levels:
             self._drop(level)
+        self._sender.close()
+        self._keeper.close()
         while not self._keeper.started.empty():
             self._keeper.started.get().close()
-        self._sender.close()
-        self._keeper.stop()
         self._membership.close()
         self._brokers.close()
 

@@ -19,6 +19,7 @@ _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _TIMEOUT_SECONDS = 5.0
 _LATE_SAMPLES = 1000
 _LEAVING_MS = 10.0
+_FEW_RECORDS = 128
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1000.0, 30_000.0
 
 
@@ -50,6 +51,7 @@ class Level:
     committed_at_ms: float = 0.0
     _late_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_LATE_SAMPLES))
     _last_due_ms: int = 0
+    _read_most: int = _FEW_RECORDS
     _pause_ms: float = _FIRST_PAUSE_MS
 
     @property
@@ -89,7 +91,7 @@ class Level:
         if now_ms < self.stopped_until_ms or self.is_leaving:
             return self.sent
         if self.sent == len(self.messages):
-            self._read()
+            self._read(now_ms)
         most = self.sent + (1 if self.is_careful else MOST_RECORDS)
         return min(most, count_due(self.due_ms, now_ms, start=self.sent))
 
@@ -152,8 +154,8 @@ class Level:
         """The position after so many messages with its note, as it is committed."""
         return TopicPartition(self.name, 0, self.offset_after(after), self.note.text())
 
-    def _read(self) -> None:
-        got = self.consumer.consume(MOST_RECORDS, 0)
+    def _read(self, now_ms: float) -> None:
+        got = self.consumer.consume(self._read_most, 0)
         messages = [message for message in got if message.error() is None]
         if messages:
             appended = (message.timestamp()[1] for message in messages)
@@ -161,6 +163,8 @@ class Level:
             self._last_due_ms = due[-1]
             self.messages += messages
             self.due_ms += due
+            # what is not due costs less memory in librdkafka's queue than here
+            self._read_most = MOST_RECORDS if due[-1] <= now_ms else _FEW_RECORDS
         if len(messages) != len(got):
             for error in {m.error().code(): m.error() for m in got if m.error()}.values():
                 self._failed(error)

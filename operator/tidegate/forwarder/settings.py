@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 MOST_RECORDS = 10_000
 """Records of a full chunk: what is sent of one level topic at a time."""
-_READ_AHEAD_BYTES = 32 * 1024 * 1024
+_READ_AHEAD_BYTES = 24 * 1024 * 1024
 _BYTES_PER_RECORD = 500  # what librdkafka keeps beside a record's own bytes
 
 
@@ -114,7 +114,7 @@ def producer_settings(settings: ForwarderSettings, member: str) -> dict[str, obj
         "batch.size": 1_000_000,
         "message.max.bytes": 64 * 1024 * 1024,  # brokers decide what is too large
         "queue.buffering.max.messages": 100_000,
-        "queue.buffering.max.kbytes": 64 * 1024,
+        "queue.buffering.max.kbytes": 32 * 1024,
     }
     if settings.guarantee is Guarantee.EXACTLY_ONCE:
         return found | {

@@ -235,3 +235,19 @@ def test_whatever_fails_each_record_arrives_before_it_is_committed(
         now_ms += 40_000
     assert one.position == total
     assert consumer_of(one).committed[-1:] == ([total] if total else [])
+
+
+def test_little_is_kept_here_of_what_is_not_due() -> None:
+    world, one = World(), level(records=5 * MOST_RECORDS)
+    one._read_most = 128
+    assert one.count_due(500.0) == 0
+    assert len(one.messages) == 128
+    world.send(one)
+    world.producer.answer_all()
+    world.sender.settle(NOW)
+    world.send(one)
+    assert len(one.messages) == 128, "that was read before anything was due"
+    world.producer.answer_all()
+    world.sender.settle(NOW)
+    world.send(one)
+    assert len(world.producer.open) == MOST_RECORDS, "full chunks once all that was read is due"
