@@ -3,10 +3,17 @@
 from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import ceil
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from tidegate.forwarder.settings import MOST_RECORDS
 from tidegate.queues.names import LevelTopic
@@ -158,7 +165,7 @@ class Level:
         got = self.consumer.consume(self._read_most, 0)
         messages = [message for message in got if message.error() is None]
         if messages:
-            appended = (message.timestamp()[1] for message in messages)
+            appended = (_append_ms(message, now_ms) for message in messages)
             due = due_times(appended, self.delay_ms, after_ms=self._last_due_ms)
             self._last_due_ms = due[-1]
             self.messages += messages
@@ -205,3 +212,13 @@ class Level:
         if not self.messages:
             self.position = first
         self.consumer.assign([TopicPartition(self.name, 0, first)])
+
+
+def _append_ms(message: Any, now_ms: float) -> int:
+    """When a record was appended.
+
+    Where the topic keeps its producers' times, nobody knows: at the latest when it was read. Such a
+    record may be late after a change of its forwarder, but it is never early.
+    """
+    kind, at_ms = message.timestamp()
+    return int(at_ms) if kind == TIMESTAMP_LOG_APPEND_TIME else ceil(now_ms)

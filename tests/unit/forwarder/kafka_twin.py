@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, TopicPartition
 
 from tidegate.forwarder.level import Level
 from tidegate.forwarder.metrics import ForwarderMetrics
@@ -27,12 +27,13 @@ class Message:
     appended_ms: int = 0
     headers_: list[tuple[str, bytes | None]] | None = None
     size: int = 1
+    kind: int = TIMESTAMP_LOG_APPEND_TIME
 
     def offset(self) -> int:
         return self.at
 
     def timestamp(self) -> tuple[int, int]:
-        return 2, self.appended_ms
+        return self.kind, self.appended_ms
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         return self.headers_
