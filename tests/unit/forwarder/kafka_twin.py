@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, TopicPartition
 
 from tidegate.forwarder.level import Level
 from tidegate.forwarder.metrics import ForwarderMetrics
 from tidegate.forwarder.outbox import Outbox
-from tidegate.forwarder.settings import ForwarderSettings
+from tidegate.forwarder.settings import MOST_RECORDS, ForwarderSettings
 from tidegate.forwarder.targets import Targets
 from tidegate.queues.names import Guarantee, LevelTopic, QueueNames
 from tidegate.queues.position import PositionNote, parse_note
@@ -27,12 +27,13 @@ class Message:
     appended_ms: int = 0
     headers_: list[tuple[str, bytes | None]] | None = None
     size: int = 1
+    kind: int = TIMESTAMP_LOG_APPEND_TIME
 
     def offset(self) -> int:
         return self.at
 
     def timestamp(self) -> tuple[int, int]:
-        return 2, self.appended_ms
+        return self.kind, self.appended_ms
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         return self.headers_
@@ -127,7 +128,8 @@ class ConsumerTwin:
 def level(number: int = 0, *, records: int = 0, size: int = 1) -> Level:
     """A level of one second with so many records, all appended at 0."""
     consumer = ConsumerTwin([Message(at, size=size) for at in range(records)])
-    return Level(LevelTopic("shop", 1, number), consumer, 0, PositionNote(), 1)
+    place = LevelTopic("shop", 1, number)
+    return Level(place, consumer, 0, PositionNote(), 1, _read_most=MOST_RECORDS)
 
 
 def outbox(producer: ProducerTwin) -> Outbox:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -235,3 +235,29 @@ def test_whatever_fails_each_record_arrives_before_it_is_committed(
         now_ms += 40_000
     assert one.position == total
     assert consumer_of(one).committed[-1:] == ([total] if total else [])
+
+
+def test_little_is_kept_here_of_what_is_not_due() -> None:
+    world, one = World(), level(records=5 * MOST_RECORDS)
+    one._read_most = 128
+    assert one.count_due(500.0) == 0
+    assert len(one.messages) == 128
+    world.send(one)
+    world.producer.answer_all()
+    world.sender.settle(NOW)
+    world.send(one)
+    assert len(one.messages) == 128, "that was read before anything was due"
+    world.producer.answer_all()
+    world.sender.settle(NOW)
+    world.send(one)
+    assert len(world.producer.open) == MOST_RECORDS, "full chunks once all that was read is due"
+
+
+def test_a_producers_own_time_makes_nothing_early_and_blocks_nothing() -> None:
+    one = level()
+    consumer_of(one).waiting = [
+        Message(0, appended_ms=0, kind=TIMESTAMP_CREATE_TIME),
+        Message(1, appended_ms=10**12, kind=TIMESTAMP_CREATE_TIME),
+    ]
+    assert one.count_due(NOW) == 0
+    assert one.due_ms == [NOW + 1000] * 2

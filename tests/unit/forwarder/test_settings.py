@@ -21,8 +21,8 @@ def test_all_topics_together_read_ahead_a_bounded_number_of_bytes() -> None:
         found = consumer_settings(settings(), topics=topics)
         queued = int(str(found["queued.max.messages.kbytes"])) * 1024
         fetched = int(str(found["fetch.message.max.bytes"]))
-        assert topics * (queued + fetched) <= 48 * MB
-        assert topics * int(str(found["queued.min.messages"])) <= 128 * 1024
+        assert topics * (queued + fetched) <= 32 * MB
+        assert topics * int(str(found["queued.min.messages"])) <= 64 * 1024
 
 
 def test_the_settings_that_the_promises_rest_on() -> None:
