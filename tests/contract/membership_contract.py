@@ -255,6 +255,9 @@ def _levels(prefix: str, count: int = 16) -> list[str]:
 class MembershipContract:
     """What both kinds of membership do."""
 
+    most_moves: tuple[int, int]
+    """How many topics with an owner may move when four others appear, and when eight go."""
+
     @pytest.fixture
     def topics(self, world: World) -> list[str]:
         """Sixteen level topics of the world's queue."""
@@ -369,10 +372,10 @@ class MembershipContract:
         before = crew.settled("a", "b")
         crew.list_topics([*crew.topics, *(f"{crew.world.prefix}.60.{n}" for n in range(4))])
         between = crew.settled("a", "b")
-        assert not _moved(before, between)
+        assert len(_moved(before, between)) <= self.most_moves[0]
         crew.list_topics([topic for topic in crew.topics if ".600." not in topic])
         after = crew.settled("a", "b")
-        assert len(_moved(between, after)) <= 2
+        assert len(_moved(between, after)) <= self.most_moves[1]
         crew.expect_one_owner_at_a_time()
 
     def test_queues_do_not_see_each_other_even_if_one_prefix_begins_with_the_other(

@@ -96,7 +96,9 @@ class KafkaWorld:
 
 
 class TestZooKeeperMembers(MembershipContract):
-    """Members are sessions of ZooKeeper."""
+    """Members are sessions of ZooKeeper, of which one decides by what it lists."""
+
+    most_moves = (0, 2)
 
     @pytest.fixture
     def world(
@@ -199,7 +201,12 @@ class TestZooKeeperMembers(MembershipContract):
 
 
 class TestKafkaMembers(MembershipContract):
-    """Members are those of a consumer group."""
+    """Members are those of a consumer group, which shares a topic among those that list it already.
+
+    Once the others list it, too, that many move for the balance.
+    """
+
+    most_moves = (4, 8)
 
     @pytest.fixture
     def world(self, kraft: KraftLab, unique_name: str) -> KafkaWorld:

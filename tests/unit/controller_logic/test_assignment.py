@@ -86,9 +86,12 @@ def test_no_other_balanced_assignment_keeps_more(
     assert len(stayed) == best
 
 
-def test_topics_of_one_delay_get_different_members() -> None:
+@pytest.mark.parametrize(
+    "before", [{}, {"a": ("shop.5.0", "shop.5.1", "shop.600.0", "shop.600.1")}]
+)
+def test_topics_of_one_delay_get_different_members(before: Assignment) -> None:
     topics = [f"shop.{seconds}.{number}" for seconds in (5, 600) for number in (0, 1)]
-    assert assign(topics, ["a", "b"], {}) == {
+    assert assign(topics, ["a", "b"], before) == {
         "a": ("shop.5.0", "shop.600.0"),
         "b": ("shop.5.1", "shop.600.1"),
     }
