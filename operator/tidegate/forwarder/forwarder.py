@@ -103,6 +103,7 @@ class Forwarder:
         self._heap = DueHeap()
         self._sender = self._new_sender()
         self._levels: dict[str, Level] = {}
+        self._leaving: set[str] = set()
         self._next_duties_ms = self._next_claim_ms = float("-inf")
 
     def run(self, stop: threading.Event) -> None:
@@ -194,9 +195,10 @@ class Forwarder:
 
     def _release(self) -> None:
         """Let go of levels that another member is to have, once nothing of them is on its way."""
-        for name in self._keeper.unwanted & self._levels.keys():
+        for name in self._keeper.unwanted & self._levels.keys() | self._leaving:
             level = self._levels[name]
             level.is_leaving = True
+            self._leaving.add(name)  # also if it is wanted again by then: it is taken over again
             if self._sender.is_idle(level):
                 self._let_go(level)
 
@@ -216,6 +218,7 @@ class Forwarder:
         self._sender.forget(level)
         self._heap.drop(level.name)
         del self._levels[level.name]
+        self._leaving.discard(level.name)
         level.close()
         self._keeper.release(level.name)
         self._metrics.level_topics.set(len(self._levels))
