@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from tidegate.errors import RetryLater
+from tidegate.errors import RetryLater, UserActionRequired
 from tidegate.forwarder.at_least_once import AtLeastOnce
 from tidegate.forwarder.brokers import Brokers
 from tidegate.forwarder.exactly_once import ExactlyOnce
@@ -34,6 +34,7 @@ from tidegate.forwarder.settings import (
 from tidegate.forwarder.targets import Targets
 from tidegate.queues.names import Guarantee
 from tidegate_logic.queues.due import DueHeap
+from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
 
@@ -270,6 +271,20 @@ class Forwarder:
         self._brokers.close()
 
 
+def _opened(
+    settings: ForwarderSettings, membership: Membership, metrics: ForwarderMetrics
+) -> Forwarder:
+    try:
+        return Forwarder(settings, membership, metrics)
+    except KafkaException as error:
+        membership.close()
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"librdkafka does not accept the connection's settings ({error.args[0].str()}). "
+            "Nothing is forwarded. Correct the address or the login's files.",
+        ) from error
+
+
 def _words(level: Level) -> tuple[object, ...]:
     """What of a note is worth a commit when it changes."""
     note = level.note
@@ -293,7 +308,7 @@ def forward(
             stop.wait(_JOIN_AGAIN_SECONDS)
             continue
         try:
-            Forwarder(settings, membership, metrics).run(stop)
+            _opened(settings, membership, metrics).run(stop)
         except StartAgain as reason:
             log.warning(
                 "another member may have taken over; starts again under a new name",
