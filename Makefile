@@ -44,6 +44,10 @@ image-rollup: setup ## Build the image of rollup Jobs, with Java and Spark, into
 image-console: setup ## Build the console's image, with its web server, into out/image/
 	$(PYTHON) -m image --console $(if $(REVISION),--revision $(REVISION))
 
+.PHONY: image-forwarder
+image-forwarder: setup ## Build the image of delay queues' forwarders, with Kafka's C client, into out/image/
+	$(PYTHON) -m image --forwarder $(if $(REVISION),--revision $(REVISION))
+
 .PHONY: doctor
 doctor: ## List what this machine lacks, and the command that installs it
 	python3 -m lab doctor

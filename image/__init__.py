@@ -3,6 +3,6 @@
 They are built without a container engine and without a registry.
 """
 
-from image.layers import CONSOLE, OPERATOR, ROLLUP, BuiltImage, Edition, build
+from image.layers import CONSOLE, FORWARDER, OPERATOR, ROLLUP, BuiltImage, Edition, build
 
-__all__ = ["CONSOLE", "OPERATOR", "ROLLUP", "BuiltImage", "Edition", "build"]
+__all__ = ["CONSOLE", "FORWARDER", "OPERATOR", "ROLLUP", "BuiltImage", "Edition", "build"]

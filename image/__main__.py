@@ -17,7 +17,17 @@ from pathlib import Path
 from image import packages
 from image.build_tools import run
 from image.cuts import Saving
-from image.layers import CONSOLE, OPERATOR, OUT, ROLLUP, Edition, Layer, build, reproducible_digest
+from image.layers import (
+    CONSOLE,
+    FORWARDER,
+    OPERATOR,
+    OUT,
+    ROLLUP,
+    Edition,
+    Layer,
+    build,
+    reproducible_digest,
+)
 from image.rootfs import add_rollup_parts, make_all
 from lab.errors import LabError
 
@@ -129,13 +139,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Build; the exit code is 0, or 1 with the reason on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        edition = ROLLUP if options.rollup else CONSOLE if options.console else OPERATOR
-        if options.parts is not None and options.console:
+        edition = options.edition
+        if options.parts is not None and edition not in (OPERATOR, ROLLUP):
             raise LabError(
-                "The Dockerfile makes no image of the console. Build it without --parts."
+                f"The Dockerfile makes no image of the {_name_of(edition)}. Build it without "
+                "--parts."
             )
         if options.parts is not None:
-            lay_out = add_rollup_parts if options.rollup else make_all
+            lay_out = add_rollup_parts if edition is ROLLUP else make_all
             print(savings_list(lay_out(options.parts.resolve())))
         elif options.digest:
             print(reproducible_digest(build(options.revision, edition=edition)))
@@ -211,16 +222,19 @@ def _parser() -> argparse.ArgumentParser:
         help="lay the file system out in DIRECTORY and stop, as the Dockerfile does",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--rollup",
-        action="store_true",
-        help="the image of rollup Jobs, with Java and Spark, instead of the operator's",
-    )
-    which.add_argument(
-        "--console",
-        action="store_true",
-        help="the console's image, with a web server, instead of the operator's",
-    )
+    for edition, what in (
+        (ROLLUP, "the image of rollup Jobs, with Java and Spark,"),
+        (CONSOLE, "the console's image, with a web server,"),
+        (FORWARDER, "the image of delay queues' forwarders, with Kafka's C client,"),
+    ):
+        which.add_argument(
+            f"--{_name_of(edition)}",
+            action="store_const",
+            dest="edition",
+            const=edition,
+            default=OPERATOR,
+            help=f"{what} instead of the operator's",
+        )
     parser.add_argument(
         "--digest",
         action="store_true",

@@ -146,7 +146,7 @@ def make_spark(tree: Path, *, work: Path, base: Path) -> list[Saving]:
 
     Returns what was left out. Raises `LabError`.
     """
-    packages.install_locked(tree, packages.rollup_requirements(), work=work)
+    packages.install_locked(tree, packages.extra_requirements("rollup"), work=work)
     savings = cuts.apply((*JARS, _other_platforms(), *PACKAGES), tree)
     build_tools.correct(tree / _SITE)
     build_tools.compile_modules(tree, _SITE, base=base)

@@ -14,9 +14,10 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
-from image import console, java, packages, rootfs
+from image import extras, java, packages, rootfs
 from image.cuts import Saving
 from image.packages import MACHINE
 from image.spark_start import JAVA_HOME, SPARK_HOME
@@ -33,7 +34,7 @@ _RECIPES = Path(__file__).resolve().parent
 # of these changes.
 _AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
 # no layer of the operator's image has them
-_CONSOLES = ("console",)
+_EXTRAS = ("extras",)
 _ROLLUPS = ("java", "spark_sample", "spark_start")
 _SOURCES = ("operator/tidegate", "controller_logic", "pyproject.toml", "README.md", "LICENSE")
 
@@ -87,7 +88,7 @@ def rollup_layers(machine: str = MACHINE) -> list[Layer]:
     python = _tree(base)
     spark = _layer(
         "spark",
-        [base.digest, packages.rollup_requirements(), SPARK_HOME, *_recipes("java")],
+        [base.digest, packages.extra_requirements("rollup"), SPARK_HOME, *_recipes("java")],
         make=lambda tree, work: java.make_spark(tree, work=work, base=python),
     )
     classes = _layer(
@@ -105,8 +106,8 @@ def rollup_layers(machine: str = MACHINE) -> list[Layer]:
     return [base, packages_layer, java_layer, spark, classes, _own(base)]
 
 
-def console_layers(machine: str = MACHINE) -> list[Layer]:
-    """The operator's, and between packages and our own a web server.
+def extra_layers(extra: str, machine: str = MACHINE) -> list[Layer]:
+    """The operator's, and between packages and our own those of `extra`.
 
     `machine` is the processor they are for. Raises `LabError`.
     """
@@ -114,17 +115,17 @@ def console_layers(machine: str = MACHINE) -> list[Layer]:
     here = _base()
     parts: list[str | bytes] = [
         base.digest,
-        console.console_requirements(),
-        *_recipes(*_CONSOLES),
+        packages.extra_requirements(extra),
+        *_recipes(*_EXTRAS),
     ]
-    web = _layer(
-        "console",
+    further = _layer(
+        extra,
         parts,
-        make=lambda tree, work: console.make_console(
-            tree, work=work, base=_tree(here), machine=machine
+        make=lambda tree, work: extras.make_extra(
+            tree, extra, work=work, base=_tree(here), machine=machine
         ),
     )
-    return [base, packages_layer, web, own]
+    return [base, packages_layer, further, own]
 
 
 def _base() -> Layer:
@@ -204,7 +205,7 @@ def _recipes(*further: str) -> list[bytes]:
 
     How it is made is part of what it is made from.
     """
-    others = {*_AFTERWARDS, *_CONSOLES, *_ROLLUPS} - set(further)
+    others = {*_AFTERWARDS, *_EXTRAS, *_ROLLUPS} - set(further)
     modules = [path for path in sorted(_RECIPES.glob("*.py")) if path.stem not in others]
     return [*(path.read_bytes() for path in modules), packages.BUILD_REQUIREMENTS.read_bytes()]
 
@@ -282,10 +283,16 @@ ROLLUP = Edition(
 CONSOLE = Edition(
     "tidegate-console",
     "/usr/bin/tidegate",
-    console_layers,
+    partial(extra_layers, "console"),
     "Shows in a browser which Kafka broker is over its limit, who gives, and what would help.",
     # NiceGUI's few files; nothing else can be written
     {"NICEGUI_STORAGE_PATH": "/tmp/nicegui"},  # noqa: S108 - the image's own
+)
+FORWARDER = Edition(
+    "tidegate-forwarder",
+    "/usr/bin/tidegate",
+    partial(extra_layers, "forwarder"),
+    "Sends messages of delay queues on when they are due: Tidegate with Kafka's C client.",
 )
 
 

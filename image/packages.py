@@ -60,18 +60,14 @@ def locked_requirements(*, extra: str = "") -> str:
     )
 
 
-def rollup_requirements() -> str:
-    """What uv.lock names for rollups and not for running the operator, in the same form.
+def extra_requirements(extra: str) -> str:
+    """What uv.lock names for `extra` and not for running the operator, in the same form.
 
     Raises `LabError`.
     """
     common = set(_entries(locked_requirements()))
-    return (
-        "\n".join(
-            entry for entry in _entries(locked_requirements(extra="rollup")) if entry not in common
-        )
-        + "\n"
-    )
+    wanted = _entries(locked_requirements(extra=extra))
+    return "\n".join(entry for entry in wanted if entry not in common) + "\n"
 
 
 def install_locked(

@@ -202,11 +202,11 @@ def block(picture: Picture) -> str:
 
 
 def _short(box: str) -> str:
-    """`tidegate.kafka` is `kafka`; modules beside folders are named with their package."""
+    """`tidegate.kafka` is `kafka`; the core's folders and single modules keep their package."""
     name, _, module = box.partition(" ")
     if module:
         return f"`{name}` ({'shared' if module == 'base' else module})"
-    return f"`{name.rpartition('.')[2]}`"
+    return f"`{name.removeprefix('tidegate.')}`"
 
 
 def page_with(text: str, picture: Picture) -> str:

@@ -507,6 +507,56 @@ class Reason(StrEnum):
         "OutcomeUnknown",
         "The connection broke during a write; the value is read back before anything else.",
     )
+    # one DelayQueue
+    FORWARDING = "Forwarding", "Messages of the queue are sent on when they are due."
+    DRAINING = (
+        "Draining",
+        "The queue is being deleted and stays until its last message has been sent on.",
+    )
+    QUEUE_NOT_ALLOWED = (
+        "QueueNotAllowed",
+        "The policy's spec.allowedTiers does not admit queues in this namespace.",
+    )
+    LOGIN_MISSING = (
+        "LoginMissing",
+        "The queue has no authentication, and forwarders never use the policy's login.",
+    )
+    PREFIX_TAKEN = (
+        "PrefixTaken",
+        "Another DelayQueue claimed the same topic prefix first.",
+    )
+    TOPIC_TAKEN = (
+        "TopicTaken",
+        "A topic with the name of one of the queue's topics has messages and other settings.",
+    )
+    DEPLOYMENT_TAKEN = (
+        "DeploymentTaken",
+        "A Deployment or PodDisruptionBudget with the forwarders' name is not the queue's.",
+    )
+    FORWARDERS_MISSING = (
+        "ForwardersMissing",
+        "No forwarder is available, so nothing is sent on; messages wait in Kafka.",
+    )
+    FORWARDING_FAILS = (
+        "ForwardingFails",
+        "A forwarder reports an error of a topic, which it tries again.",
+    )
+    RECORDS_LOST = (
+        "RecordsLost",
+        "Kafka deleted messages of the queue before they were sent on.",
+    )
+    CLOCK_WRONG = (
+        "ClockWrong",
+        "A forwarder's clock differs from the brokers' by more than 50 ms; it corrects for that.",
+    )
+    DEAD_LETTERS = (
+        "DeadLetters",
+        "Messages with a refused or missing target are in the queue's dead topic.",
+    )
+    NEWER_VERSION = (
+        "NewerVersion",
+        "A newer version of Tidegate has written what belongs to the queue; it is left alone.",
+    )
     METRICS_MISSING = "MetricsMissing", "A live broker has no reading, so its load is unknown."
     CRDS_MISSING = (
         "CustomResourcesMissing",
@@ -632,20 +682,26 @@ STALLED = frozenset(
     {
         Reason.CLAIMED_ELSEWHERE,
         Reason.CLUSTER_ALREADY_MANAGED,
+        Reason.DEPLOYMENT_TAKEN,
         Reason.ENTITY_NOT_ALLOWED,
         Reason.FOREIGN_CONTENT,
         Reason.HOST_NOT_ALLOWED,
         Reason.INVALID_SPEC,
         Reason.LEDGER_AT_RISK,
         Reason.LEDGER_LOST,
+        Reason.LOGIN_MISSING,
+        Reason.NEWER_VERSION,
         Reason.NOT_AUTHORIZED,
         Reason.OVERLAPPING,
         Reason.OVERRIDE_UNFIT,
         Reason.OWNED_BY_STRIMZI,
+        Reason.PREFIX_TAKEN,
+        Reason.QUEUE_NOT_ALLOWED,
         Reason.REMOVAL_HELD,
         Reason.SECRET_NOT_ALLOWED,
         Reason.SECRET_UNREADABLE,
         Reason.TIER_NOT_ALLOWED,
+        Reason.TOPIC_TAKEN,
         Reason.WRONG_CLUSTER,
     }
 )

@@ -6,9 +6,10 @@ An expected error never shows a traceback: its message on stderr has what happen
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from pathlib import PurePath
 from typing import Annotated, Any, cast
 
@@ -29,132 +30,6 @@ INTERRUPTED = 130  # what shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM, where a command ends by it in its own way
 
 AnyCommand = TyperCommand | TyperGroup
-
-
-def _run() -> Callable[..., None]:
-    from tidegate.commands.run import run
-
-    return run
-
-
-def _plan() -> Callable[..., None]:
-    from tidegate.commands.plan import plan
-
-    return plan
-
-
-def _simulate() -> Callable[..., None]:
-    from tidegate.commands.simulate import simulate
-
-    return simulate
-
-
-def _explain() -> Callable[..., None]:
-    from tidegate.commands.explain import explain
-
-    return explain
-
-
-def _top() -> Callable[..., None]:
-    from tidegate.commands.top import top
-
-    return top
-
-
-def _reassignments() -> Callable[..., None]:
-    from tidegate.commands.reassignments import reassignments
-
-    return reassignments
-
-
-def _audit() -> Callable[..., None]:
-    from tidegate.commands.audit import audit
-
-    return audit
-
-
-def _console() -> Callable[..., None]:
-    from tidegate.commands.console import console
-
-    return console
-
-
-def _doctor() -> Callable[..., None]:
-    from tidegate.commands.doctor import doctor
-
-    return doctor
-
-
-def _resync() -> Callable[..., None]:
-    from tidegate.commands.resync import resync
-
-    return resync
-
-
-def _forward() -> Callable[..., None]:
-    from tidegate.commands.forward import forward
-
-    return forward
-
-
-def _import() -> Callable[..., None]:
-    from tidegate.commands.import_quotas import import_quotas
-
-    return import_quotas
-
-
-def _pause() -> Callable[..., None]:
-    from tidegate.commands.pause import pause
-
-    return pause
-
-
-def _resume() -> Callable[..., None]:
-    from tidegate.commands.pause import resume
-
-    return resume
-
-
-def _confirm_removal() -> Callable[..., None]:
-    from tidegate.commands.pause import confirm_removal
-
-    return confirm_removal
-
-
-def _override() -> typer.Typer:
-    from tidegate.commands import override
-
-    return override.app
-
-
-def _ledger() -> typer.Typer:
-    from tidegate.commands import ledger
-
-    return ledger.app
-
-
-def _restore() -> Callable[..., None]:
-    from tidegate.commands.restore import restore
-
-    return restore
-
-
-def _report() -> typer.Typer:
-    from tidegate.commands import report_close
-
-    return report_close.app
-
-
-def _rollup() -> typer.Typer:
-    from tidegate.commands import rollup
-
-    return rollup.app
-
-
-def _version() -> Callable[..., None]:
-    from tidegate.commands.run import version
-
-    return version
 
 
 # A shell's completion: the shell calls the program again, with what was typed in its environment.
@@ -202,14 +77,15 @@ def _hear_no_library() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One line of `tidegate --help`, and what imports the command: a function, or a group."""
+    """One line of `tidegate --help`, and where the command is: a function, or a group."""
 
     short_help: str
-    load: Callable[[], Callable[..., None] | typer.Typer]
+    module_and_name: str
 
     def command(self, name: str) -> AnyCommand:
         """The command as typer makes it from its function."""
-        loaded = self.load()
+        module, _, attribute = self.module_and_name.partition(":")
+        loaded = getattr(import_module(module, "tidegate.commands"), attribute)
         _hear_no_library()
         if isinstance(loaded, typer.Typer):
             group = typer.main.get_group(loaded)
@@ -223,33 +99,37 @@ class _Entry:
 
 
 _ENTRIES = {
-    "run": _Entry("Run the operator.", _run),
-    "doctor": _Entry("Diagnose problems and suggest fixes.", _doctor),
-    "plan": _Entry("Preview the changes that the operator would make now.", _plan),
-    "simulate": _Entry("Simulate throttling under a given load.", _simulate),
-    "explain": _Entry("Explain which quota applies to a client.", _explain),
-    "top": _Entry("Watch brokers, levels and members.", _top),
-    "reassignments": _Entry("Show partition reassignments and when they finish.", _reassignments),
-    "console": _Entry("Open the web console.", _console),
-    "audit": _Entry("Show what the operator decided, and why.", _audit),
-    "import": _Entry("Generate BusinessTiers from existing quotas.", _import),
-    "pause": _Entry("Pause all quota changes of a policy.", _pause),
-    "resume": _Entry("Resume a paused policy.", _resume),
-    "override": _Entry("Manage temporary overrides.", _override),
-    "confirm-removal": _Entry("Approve a held bulk removal.", _confirm_removal),
-    "resync": _Entry("Reapply quotas changed by another writer.", _resync),
-    "ledger": _Entry("Recover or move the ledger of original quotas.", _ledger),
-    "restore": _Entry("Restore the original quotas from the ledger.", _restore),
-    "forward": _Entry("Forward a delay queue's records when they are due.", _forward),
-    "report": _Entry("Write usage reports and close months.", _report),
-    "version": _Entry("Show the version of Tidegate.", _version),
-    "completion": _Entry("Print a shell completion script.", lambda: completion),
-    "rollup": _Entry("Build and inspect usage tables.", _rollup),
+    "run": _Entry("Run the operator.", ".run:run"),
+    "doctor": _Entry("Diagnose problems and suggest fixes.", ".doctor:doctor"),
+    "plan": _Entry("Preview the changes that the operator would make now.", ".plan:plan"),
+    "simulate": _Entry("Simulate throttling under a given load.", ".simulate:simulate"),
+    "explain": _Entry("Explain which quota applies to a client.", ".explain:explain"),
+    "top": _Entry("Watch brokers, levels and members.", ".top:top"),
+    "reassignments": _Entry(
+        "Show partition reassignments and when they finish.", ".reassignments:reassignments"
+    ),
+    "console": _Entry("Open the web console.", ".console:console"),
+    "audit": _Entry("Show what the operator decided, and why.", ".audit:audit"),
+    "import": _Entry(
+        "Generate BusinessTiers from existing quotas.", ".import_quotas:import_quotas"
+    ),
+    "pause": _Entry("Pause all quota changes of a policy.", ".pause:pause"),
+    "resume": _Entry("Resume a paused policy.", ".pause:resume"),
+    "override": _Entry("Manage temporary overrides.", ".override:app"),
+    "confirm-removal": _Entry("Approve a held bulk removal.", ".pause:confirm_removal"),
+    "resync": _Entry("Reapply quotas changed by another writer.", ".resync:resync"),
+    "ledger": _Entry("Recover or move the ledger of original quotas.", ".ledger:app"),
+    "restore": _Entry("Restore the original quotas from the ledger.", ".restore:restore"),
+    "forward": _Entry("Forward a delay queue's records when they are due.", ".forward:forward"),
+    "report": _Entry("Write usage reports and close months.", ".report_close:app"),
+    "version": _Entry("Show the version of Tidegate.", ".run:version"),
+    "completion": _Entry("Print a shell completion script.", "..cli:completion"),
+    "rollup": _Entry("Build and inspect usage tables.", ".rollup:app"),
 }
 
 
 class _Commands(Mapping[str, AnyCommand]):
-    """The commands by name. One is imported when it is asked for: all take more than a second."""
+    """The commands by name. One is imported when it is asked for: together they take a second."""
 
     def __getitem__(self, name: str) -> AnyCommand:
         return _ENTRIES[name].command(name)

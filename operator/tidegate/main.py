@@ -25,8 +25,8 @@ from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.control.sharing import Sharing, group_of
-from tidegate.errors import NotFound, TidegateError, Unreachable
-from tidegate.kube.api import ResourceKind
+from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.kube.api import DELAY_QUEUES, ResourceKind
 from tidegate.kube.cache import Change, ResourceCache, relist
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
@@ -122,22 +122,68 @@ class Operator:
             lease_list=self._lease_list,
             delete_left_leases=LeftLeases(kubernetes, settings.lease_namespace).delete,
         )
-        self.registry = registry_of(
-            self.cache, self.vital_signs, lambda: connection_info(self._api_client)
+
+    def registry(self) -> kopf.OperatorRegistry:
+        """The handlers of the kinds that are served."""
+        return registry_of(
+            self.cache,
+            self.vital_signs,
+            lambda: connection_info(self._api_client),
+            kinds=self.context.kinds,
         )
 
     def check_kinds_are_served(self) -> None:
         """Fill the cache for the first time.
 
-        Raises NotFound with what to do when the CRDs are missing.
+        Raises NotFound with what to do when the CRDs are missing. Without that of DelayQueue, or
+        without the right to list it, the operator goes on and serves no queues.
         """
         for kind in KINDS:
             try:
-                relist(
-                    self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces
-                )
+                self._relist(kind)
             except NotFound as error:
                 raise _not_served(kind, error) from error
+        if self.settings.forwarders is None:
+            log.info("DelayQueues are not served: there is no --forwarder-image")
+            return
+        try:
+            self._relist(DELAY_QUEUES)
+        except (NotFound, Unauthorized) as error:
+            log.warning(
+                "DelayQueues are not served. Install the CRD, grant the rights, and start again",
+                why=error.message,
+            )
+        else:
+            self.context.optional_kinds.append(DELAY_QUEUES)
+
+    def goes_on_without_queues(self) -> bool:
+        """Whether a watch ended because DelayQueues are not served any more, and nothing else is.
+
+        They are not watched from now on.
+        """
+        if DELAY_QUEUES not in self.context.optional_kinds:
+            return False
+        kubernetes, namespaces = self.context.kubernetes, self.settings.namespaces
+        try:
+            for kind in KINDS:
+                kubernetes.list_all(kind, namespaces)
+        except TidegateError:
+            return False
+        try:
+            kubernetes.list_all(DELAY_QUEUES, namespaces)
+        except (NotFound, Unauthorized) as error:
+            self.context.optional_kinds.remove(DELAY_QUEUES)
+            log.warning(
+                "DelayQueues are not served any more, and not watched until the next start",
+                why=error.message,
+            )
+            return True
+        except TidegateError:
+            return False
+        return False
+
+    def _relist(self, kind: ResourceKind) -> None:
+        relist(self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces)
 
     def why_watches_ended(self, error: Exception) -> TidegateError:
         """What a person can do about an answer that ends kopf: asked again, in our own words.
@@ -217,9 +263,7 @@ def run(settings: Settings) -> None:
         lease_namespace=settings.lease_namespace,
     )
     try:
-        _run_kopf(operator)
-    except (APIError, WatchingError, kopf.LoginError) as error:
-        raise operator.why_watches_ended(error) from error
+        _watch_until_stopped(operator)
     finally:
         operator.stop()
         if metrics is not None:
@@ -227,7 +271,7 @@ def run(settings: Settings) -> None:
         log.info("Operator stopped", identity=settings.identity)
 
 
-def _run_kopf(operator: Operator) -> None:
+def _watch_until_stopped(operator: Operator) -> None:
     settings = operator.settings
     endpoint = (
         None
@@ -235,8 +279,19 @@ def _run_kopf(operator: Operator) -> None:
         else liveness_endpoint(settings.listen_address, settings.liveness_port)
     )
     log.info("Liveness", endpoint=endpoint)
+    while True:
+        try:
+            _run_kopf(operator, endpoint)
+            return
+        except (APIError, WatchingError, kopf.LoginError) as error:
+            if not operator.goes_on_without_queues():
+                raise operator.why_watches_ended(error) from error
+
+
+def _run_kopf(operator: Operator, endpoint: str | None) -> None:
+    settings = operator.settings
     kopf.run(
-        registry=operator.registry,
+        registry=operator.registry(),
         settings=kopf_settings(),
         standalone=True,
         clusterwide=not settings.namespaces,
@@ -302,7 +357,10 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
 
 def registry_of(
-    cache: ResourceCache, vital_signs: VitalSigns, login: Callable[[], kopf.ConnectionInfo]
+    cache: ResourceCache,
+    vital_signs: VitalSigns,
+    login: Callable[[], kopf.ConnectionInfo],
+    kinds: Sequence[ResourceKind] = KINDS,
 ) -> kopf.OperatorRegistry:
     """The handlers of one process in a registry of its own."""
     registry = kopf.OperatorRegistry()
@@ -319,7 +377,7 @@ def registry_of(
             raise kopf.PermanentError(failure_text)
         return "alive"
 
-    for kind in KINDS:
+    for kind in kinds:
         _watch(registry, cache, kind)
     return registry
 

@@ -46,7 +46,7 @@ _FIXED: dict[str, DataType] = {TIME: TimestampType(), VALUE: DoubleType(), LABEL
 
 
 def schema_for(labels: Sequence[str]) -> StructType:
-    """`time`, the labels as columns of their own, `value`; without labels one map, `labels`."""
+    """Columns `time`, one for each label, and `value`; without labels, one map `labels`."""
     strings = [StructField(name, StringType(), nullable=False) for name in labels] or [
         StructField(LABELS, _STRINGS, nullable=False)
     ]

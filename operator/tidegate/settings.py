@@ -96,7 +96,7 @@ def _restricted_container() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityContexts:
-    """`securityContext` of a rollup's Pods and of their containers, as a manifest writes them.
+    """`securityContext` of Pods that we create and of their containers, as a manifest writes them.
 
     The defaults are Kubernetes' profile `restricted`, as the user of the image.
     """
@@ -142,13 +142,23 @@ class RollupOffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForwarderOffer:
+    """The settings of the Pods that forward the messages of DelayQueues."""
+
+    image: str
+    pull_secrets: tuple[str, ...] = ()
+    security: SecurityContexts = field(default_factory=SecurityContexts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of one process.
 
     Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them; Leases are in
     `lease_namespace`, the operator's own. `audit_file` is where the audit trail is appended to;
     `-` = standard output, beside the log lines on standard error. `otlp_endpoint` is the collector
-    that spans are sent to; empty = none. `rollups` None = this process makes no rollup Jobs.
+    that spans are sent to; empty = none. `rollups` None = this process makes no rollup Jobs,
+    `forwarders` None = it serves no DelayQueues.
     `passes_at_once` passes of one policy for changed objects wait for nothing, then there is one in
     `least_pass_distance_seconds`.
     """
@@ -172,5 +182,6 @@ class Settings:
     restore_deadline_seconds: float = 300.0
     stuck_after_seconds: float = 120.0
     rollups: RollupOffer | None = None
+    forwarders: ForwarderOffer | None = None
     bounds: PolicyBounds = field(default_factory=PolicyBounds)
     identity: str = field(default_factory=default_identity)

@@ -15,7 +15,15 @@ from typing import Any, Protocol
 import pytest
 
 from tidegate.errors import Conflict, InvalidResource, NotFound
-from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
+from tidegate.kube.api import (
+    BUSINESS_TIERS,
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    JsonObject,
+    Kubernetes,
+    LeaseRecord,
+    ObjectRef,
+)
 from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector
 from tidegate_logic.reasons import Reason
 
@@ -375,3 +383,63 @@ class KubernetesContract:
         found = kubernetes.read_config_map(namespace, "orders-rollup")
         assert found is not None
         assert found["data"] == {"a": "2"}
+
+    def test_a_deployment_is_made_as_it_is_applied_and_only_what_changed_is_news(
+        self, kubernetes: Kubernetes, namespace: str
+    ) -> None:
+        body = deployment_of(namespace, replicas=2)
+        assert kubernetes.read_managed(DEPLOYMENTS, namespace, "unpaid-forwarders") is None
+        made = kubernetes.apply_managed(DEPLOYMENTS, body)
+        again = kubernetes.apply_managed(DEPLOYMENTS, body)
+        assert again["metadata"]["uid"] == made["metadata"]["uid"]
+        assert again["metadata"]["generation"] == made["metadata"]["generation"] == 1
+        grown = kubernetes.apply_managed(DEPLOYMENTS, deployment_of(namespace, replicas=3))
+        assert (grown["metadata"]["generation"], grown["spec"]["replicas"]) == (2, 3)
+        found = kubernetes.read_managed(DEPLOYMENTS, namespace, "unpaid-forwarders")
+        assert found is not None
+        assert found["spec"]["replicas"] == 3
+        uid = found["metadata"]["uid"]
+        kubernetes.delete_managed(DEPLOYMENTS, namespace, "unpaid-forwarders", uid=uid)
+        kubernetes.delete_managed(DEPLOYMENTS, namespace, "unpaid-forwarders", uid=uid)
+        assert kubernetes.read_managed(DEPLOYMENTS, namespace, "unpaid-forwarders") is None
+
+    def test_what_is_no_longer_applied_goes(self, kubernetes: Kubernetes, namespace: str) -> None:
+        body = deployment_of(namespace, replicas=2)
+        body["spec"]["template"]["spec"]["priorityClassName"] = "low"
+        kubernetes.apply_managed(DEPLOYMENTS, body)
+        kubernetes.apply_managed(DEPLOYMENTS, deployment_of(namespace, replicas=2))
+        found = kubernetes.read_managed(DEPLOYMENTS, namespace, "unpaid-forwarders")
+        assert found is not None
+        assert "priorityClassName" not in found["spec"]["template"]["spec"]
+
+    def test_a_disruption_budget_is_applied_too(
+        self, kubernetes: Kubernetes, namespace: str
+    ) -> None:
+        body = budget_of(namespace)
+        made = kubernetes.apply_managed(DISRUPTION_BUDGETS, body)
+        assert made["spec"]["maxUnavailable"] == 1
+        assert kubernetes.read_managed(DISRUPTION_BUDGETS, namespace, "unpaid-forwarders")
+
+
+def deployment_of(namespace: str, *, replicas: int) -> JsonObject:
+    labels = {"app": "forwarders"}
+    container = {"name": "forwarder", "image": "tidegate:0.1.0"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "unpaid-forwarders", "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def budget_of(namespace: str) -> JsonObject:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "unpaid-forwarders", "namespace": namespace},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "forwarders"}}},
+    }

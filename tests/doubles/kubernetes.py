@@ -135,12 +135,71 @@ class MemoryJobs:
         return made
 
 
+# It knows no fields: what an object has beside an applied body is what its controller put there.
+
+
+class MemoryManaged:
+    """The part of `InMemoryKubernetes` that keeps Deployments and PodDisruptionBudgets."""
+
+    _versions: Iterator[int]
+
+    def __init__(self) -> None:
+        self._managed: dict[tuple[ResourceKind, str, str], JsonObject] = {}
+
+    def _answering(self) -> threading.RLock:
+        raise NotImplementedError
+
+    def edit_managed(
+        self, kind: ResourceKind, namespace: str, name: str, change: Callable[[JsonObject], object]
+    ) -> None:
+        """Let a controller or a person alter the object; a new spec gets a new generation."""
+        present = self._managed[kind, namespace, name]
+        before = copied(present.get("spec"))
+        change(present)
+        present["metadata"]["resourceVersion"] = str(next(self._versions))
+        present["metadata"]["generation"] += present.get("spec") != before
+
+    def read_managed(self, kind: ResourceKind, namespace: str, name: str) -> JsonObject | None:
+        with self._answering():
+            return copied(self._managed.get((kind, namespace, name)))
+
+    def apply_managed(self, kind: ResourceKind, body: Mapping[str, Any]) -> JsonObject:
+        with self._answering():
+            metadata = body["metadata"]
+            key = (kind, str(metadata["namespace"]), str(metadata["name"]))
+            present = self._managed.get(key)
+            made = copied(dict(body))
+            before: dict[str, Any] = (
+                {"uid": str(uuid.uuid4()), "generation": 0, "resourceVersion": ""}
+                if present is None
+                else present["metadata"]
+            )
+            is_new = present is None or present["spec"] != made["spec"]
+            made["metadata"] = {
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                **before,
+                **made["metadata"],
+                "generation": before["generation"] + is_new,
+                "resourceVersion": str(next(self._versions)),
+            }
+            if present is not None and "status" in present:
+                made["status"] = present["status"]
+            self._managed[key] = made
+            return copied(made)
+
+    def delete_managed(self, kind: ResourceKind, namespace: str, name: str, *, uid: str) -> None:
+        with self._answering():
+            found = self._managed.get((kind, namespace, name))
+            if found is not None and found["metadata"]["uid"] == uid:
+                del self._managed[kind, namespace, name]
+
+
 _Key = tuple[ResourceKind, str, str]
 # hears of every change: "PUT" or "DELETED", the kind, and the object after it
 Watcher = Callable[[str, ResourceKind, JsonObject], None]
 
 
-class InMemoryKubernetes(MemoryJobs):
+class InMemoryKubernetes(MemoryJobs, MemoryManaged):
     """Implements `api.Kubernetes` over dictionaries; safe for several threads. `events` holds what
     was posted, oldest first.
     """
@@ -152,7 +211,8 @@ class InMemoryKubernetes(MemoryJobs):
         created_at: Callable[[], str] = lambda: "2026-01-01T00:00:00Z",
         watcher: Watcher = lambda *_: None,
     ) -> None:
-        super().__init__()
+        MemoryJobs.__init__(self)
+        MemoryManaged.__init__(self)
         self.events: list[Event] = []
         self._new_uid = new_uid
         self._created_at = created_at

@@ -28,8 +28,13 @@ from lab.process import started, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 from tests.integration.kafka.certificates import Certificates, make_certificates
-from tests.unit.resources.documents import override, policy, tier
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
+from tests.unit.resources.documents import override, policy, queue, tier
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    DELAY_QUEUES,
+    QUOTA_OVERRIDES,
+)
 
 CHECKOUT = Path(__file__).parents[2]
 OPERATORS = Path(__file__).parent / "operator"
@@ -213,6 +218,7 @@ def _accepts_every_kind(api_client: kubernetes_client.ApiClient) -> bool:
             (BROKER_BANDWIDTH_POLICIES, policy()),
             (BUSINESS_TIERS, tier()),
             (QUOTA_OVERRIDES, override()),
+            (DELAY_QUEUES, queue()),
         ):
             body = {**document, "metadata": {"name": "probe"}}
             objects.create_namespaced_custom_object(

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from image import CONSOLE, OPERATOR, ROLLUP, Edition, packages
+from image import CONSOLE, FORWARDER, OPERATOR, ROLLUP, Edition, packages
 from lab.errors import LabError, say
 from lab.image_archive import architecture
 from lab.kubernetes.tools import Helm
@@ -39,13 +39,17 @@ OUT = ROOT / "out" / "release"
 MACHINES: Mapping[str, tuple[str, ...]] = {
     OPERATOR.repository: ("x86_64", "aarch64"),
     CONSOLE.repository: ("x86_64", "aarch64"),
+    FORWARDER.repository: ("x86_64", "aarch64"),
     ROLLUP.repository: (packages.MACHINE,),  # its own Java has to run while it is built
 }
 TITLES: Mapping[str, str] = {
     OPERATOR.repository: "image of the operator",
     CONSOLE.repository: "image of the console",
+    FORWARDER.repository: "image of the forwarders",
     ROLLUP.repository: "image of rollup Jobs",
 }
+# the chart's values that name another image than the operator's
+_SECTIONS = {"rollup": ROLLUP, "console": CONSOLE, "delayQueues": FORWARDER}
 _BUILT = "built"  # between build and publish: what is pushed, as OCI layouts
 _LIST = "BUILT.sha256"
 _PLACEHOLDER = "registry.example"  # names images in a dry run without REGISTRY
@@ -170,6 +174,9 @@ class Release:
                 yield from verify.start(layout, work=started / "operator")
             if one.repository == f"{self.registry}/{CONSOLE.repository}":
                 yield from verify.start(layout, work=started / "console", further=("nicegui",))
+            if one.repository == f"{self.registry}/{FORWARDER.repository}":
+                further = ("confluent_kafka",)
+                yield from verify.start(layout, work=started / "forwarder", further=further)
         yield verify.check_files(self.out, public_pem=self.key.public_pem)
         chart = self.pushed[-1]
         yield verify.check_chart(
@@ -224,7 +231,7 @@ class Release:
             digest=operator.digest,
             others={
                 section: images[edition.repository].pinned
-                for section, edition in (("rollup", ROLLUP), ("console", CONSOLE))
+                for section, edition in _SECTIONS.items()
                 if edition.repository in images
             },
         )
@@ -290,7 +297,7 @@ def run_make(options: argparse.Namespace) -> int:
             registry,
             options.dry_run,
             key or SigningKey.made(),
-            (OPERATOR, CONSOLE, ROLLUP) if options.rollup else (OPERATOR, CONSOLE),
+            (OPERATOR, CONSOLE, FORWARDER, *((ROLLUP,) if options.rollup else ())),
             Path(work),
             out,
         )

@@ -232,7 +232,8 @@ PLACES: Mapping[str, str] = {
 # names of images and archives, and labels, wherever pages, examples and tests have them
 _MENTION = (
     r"(?:(?<=tidegate:)|(?<=tidegate-)|(?<=tidegate-rollup:)|(?<=tidegate-rollup-)"
-    r'|(?<=tidegate-console:)|(?<=tidegate-console-)|(?<=newTag: ")'
+    r"|(?<=tidegate-console:)|(?<=tidegate-console-)|(?<=tidegate-forwarder:)"
+    r'|(?<=tidegate-forwarder-)|(?<=newTag: ")'
     r'|(?<=targetRevision: v)|(?<=kubernetes\.io/version: ")){old}(?![0-9A-Za-z-])'
 )
 

@@ -28,6 +28,13 @@
 {{- end }}
 {{- end }}
 
+{{/* The operator's image with confluent-kafka on top of it, named likewise. */}}
+{{- define "tidegate.forwarderImage" -}}
+{{- with .Values.image }}
+{{- $.Values.delayQueues.image | default (printf "%s-forwarder:%s" .repository (.tag | default $.Chart.AppVersion)) }}
+{{- end }}
+{{- end }}
+
 {{- define "tidegate.releaseLabels" -}}
 app.kubernetes.io/name: {{ include "tidegate.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -63,6 +63,27 @@
   verbs: [list]
 {{- end }}
 
+{{/* What it may do with DelayQueues where it watches: the same as examples/delay-queues/rights.yaml. */}}
+{{- define "tidegate.queueRules" -}}
+# patch is for the finalizer by which a deleted queue is drained first
+- apiGroups: [tidegate.io]
+  resources: [delayqueues]
+  verbs: [get, list, watch, patch]
+- apiGroups: [tidegate.io]
+  resources: [delayqueues/status]
+  verbs: [patch]
+{{- end }}
+
+{{/* What it may do for forwarders, where that is allowed and nowhere else: the same as there. */}}
+{{- define "tidegate.forwarderRules" -}}
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, create, patch, delete]
+{{- end }}
+
 {{/* Where it watches, unless that is everywhere. */}}
 {{- define "tidegate.namespaces" -}}
 {{- $named := .Values.watch.namespaces }}

@@ -1,7 +1,7 @@
 """Which forwarder forwards which level topic: balanced by count, with the fewest moves.
 
 It reads no load: a level topic costs its forwarder what is written to it, which changes faster than
-topics should move.
+topics should move. It is a module of its own because it is pure, and its caller is not.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -213,9 +213,9 @@ def resynced_words(request: str, ended: Collection[Entity]) -> str:
     named = named_entity(request)
     whom = f" for {named}" if named else ""
     what = (
-        f"what another writer did to {names}{more} is forgotten, so it is put back at once"
+        f"Reapplied immediately, and no longer left alone: {names}{more}"
         if ended
-        else "no repair was remembered, so nothing was left alone"
+        else "No repair was remembered, so nothing was left alone"
     )
     shown = request.strip()[:_SHOWN_CHARACTERS]
-    return f"Resynced{whom}, as the annotation {RESYNC}={shown} asks, once: {what}"
+    return f"Resynced{whom} once, as the annotation {RESYNC}={shown} requests. {what}"

@@ -404,7 +404,7 @@ def _why(step: KeyStep) -> str:
         return f" per broker, one step on its way down, next in {step.due_in_seconds:.0f} s"
     if step.predicted_mute_seconds:
         return (
-            f" per broker, {_WHY[step.because]}; a busy client may be muted for up to "
+            f" per broker, {_WHY[step.because]}; a busy client may be delayed for up to "
             f"{step.predicted_mute_seconds:.1f} s"
         )
     return f" per broker, {_WHY[step.because]}{_unguarded_words(step)}"

@@ -1,33 +1,27 @@
 """`tidegate audit`: an audit trail's decisions, writes and effects, by line or summed by level."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
-from tidegate.control.audit.lines import (
-    TRAIL_SUFFIX,
-    AuditLine,
-    AuditLines,
-    Wanted,
-    in_order,
-    read_lines,
-    seconds_of,
-    trail_files,
-)
 from tidegate.control.audit.sink import LOST
 from tidegate.errors import InvalidResource, NotFound
-from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM
 from tidegate_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
 from tidegate_logic.quota_values import KEY_WORDS, quota_words
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import UNKNOWN, rate_words
+
+if TYPE_CHECKING:
+    from tidegate.control.audit.lines import AuditLine, AuditLines, Wanted
 
 # One sentence for each audit line. Every number comes from the line; no missing one is made up.
 
@@ -263,6 +257,8 @@ class Tally:
 
 def summary_of(lines: Sequence[AuditLine]) -> Mapping[Group, Tally]:
     """Every level of every policy that occurs in the lines, in order."""
+    from tidegate.control.audit.lines import seconds_of
+
     tallies: dict[Group, Tally] = {}
     for line in lines:
         _add(tallies, line)
@@ -272,6 +268,8 @@ def summary_of(lines: Sequence[AuditLine]) -> Mapping[Group, Tally]:
 
 
 def _add(tallies: dict[Group, Tally], line: AuditLine) -> None:
+    from tidegate.control.audit.lines import seconds_of
+
     policy = str(line.get("policy"))
 
     def of(level: object) -> Tally:
@@ -400,6 +398,9 @@ def audit(
     Kafka's throttle time, a mean over up to a minute. With --summary, a level counts as below
     contract while any of its members is.
     """
+    from tidegate.control.audit.lines import Wanted, in_order
+    from tidegate.resources.fields import moment
+
     unknown = sorted(set(kind or ()) - set(KINDS))
     if unknown:
         raise InvalidResource(
@@ -426,6 +427,8 @@ def _read(name: str, around: CommandContext, wanted: Wanted) -> dict[str, AuditL
 
     Raises InvalidResource where nothing is piped in.
     """
+    from tidegate.control.audit.lines import TRAIL_SUFFIX, read_lines, trail_files
+
     if name == STANDARD_STREAM:
         if around.standard_input.isatty():
             raise InvalidResource(

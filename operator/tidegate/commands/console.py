@@ -1,5 +1,7 @@
 """`tidegate console`: pages that show what is throttled, why, and what would be, in a browser."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -10,22 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidegate.commands import options
-from tidegate.commands.audit import line_words
 from tidegate.commands.context import CommandContext
-from tidegate.commands.explain import explained
 from tidegate.commands.inputs import PolicySource, find_policy, metrics_of, observed, opened_cluster
 from tidegate.commands.options import AccessOptions, PolicyOptions
 from tidegate.commands.output import Page
 from tidegate.errors import UserActionRequired
-from tidegate.observe.declared import Declared
-from tidegate.observe.metrics_watch import Reader
-from tidegate.observe.trust import refuse_other_hosts
 from tidegate.settings import UNBOUNDED
 from tidegate_logic.model import Topology
 from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from tidegate.kube.api import LeaseRecord
+    from tidegate.observe.declared import Declared
+    from tidegate.observe.metrics_watch import Reader
     from tidegate.prometheus.settings import MetricsSettings
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -51,6 +50,8 @@ class _Looker:
         return seen.topology
 
     def explain(self, policy_key: str, user: str, client_id: str) -> Mapping[str, Any]:
+        from tidegate.commands.explain import explained
+
         with self.lock:
             found: Mapping[str, Any] = explained(
                 self.around, self._source(policy_key), self.access, user, client_id
@@ -181,6 +182,9 @@ def _serve(
     lease_namespace: str,
     listen: tuple[str, int, tuple[str, ...], tuple[str, ...]],
 ) -> None:
+    from tidegate.commands.audit import line_words
+    from tidegate.observe.trust import refuse_other_hosts
+
     try:
         from tidegate.console.access import Access
         from tidegate.console.server import Console, ConsoleSettings, serve
@@ -198,7 +202,7 @@ def _serve(
     api_client = connect(named.kubeconfig, named.context, named.as_user)
     kubernetes = KubernetesClient(api_client, identity="tidegate-console")
 
-    def metrics_settings(declared: Declared) -> "MetricsSettings | None":
+    def metrics_settings(declared: Declared) -> MetricsSettings | None:
         # a policy's author chooses the address, and the login that is sent there is the console's
         refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
         source = PolicySource(declared, kubernetes, bounds=around.bounds)
@@ -212,7 +216,7 @@ def _serve(
         settings = metrics_settings(declared)
         return None if settings is None else PrometheusClient(settings.server)
 
-    def read_lease(policy_key: str) -> "LeaseRecord | None":
+    def read_lease(policy_key: str) -> LeaseRecord | None:
         address = LeaseAddress.of_policy(policy_key, operator_namespace=lease_namespace)
         return kubernetes.read_lease(address.namespace, address.name)
 

@@ -4,17 +4,17 @@ Each system is asked as the operator asks it, with the operator's own code, and 
 anywhere. A finding has what is so, what follows from it, and what to do.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext
-from tidegate.commands.doctor_cluster import examine_cluster
-from tidegate.commands.doctor_metrics import examine_metrics
 from tidegate.commands.findings import (
     QUOTAS_STAY,
     Finding,
@@ -33,8 +33,6 @@ from tidegate.commands.options import CommandOptions, PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.errors import TidegateError, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
-from tidegate.kube.login import Login, Right
-from tidegate.observe.observation import long_mutes
 from tidegate_logic.contracts.desired import DEFAULT_USER
 from tidegate_logic.model import Entity, Mode, StrimziUsers
 from tidegate_logic.quotas.strimzi import (
@@ -46,6 +44,9 @@ from tidegate_logic.quotas.strimzi import (
 )
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import counted
+
+if TYPE_CHECKING:
+    from tidegate.kube.login import Login, Right
 
 
 @options.command
@@ -97,6 +98,9 @@ class Examination:
 
     def findings(self) -> Iterator[Finding]:
         """Every finding, system by system, as each was examined."""
+        from tidegate.commands.doctor_cluster import examine_cluster
+        from tidegate.commands.doctor_metrics import examine_metrics
+
         source: PolicySource | None = None
         if self._asked.policy.file:
             yield unknown("kubernetes", "Not asked: the policy comes from files.")
@@ -236,6 +240,8 @@ def needed_rights(
 
     `lease_namespace` "" = not known, so that rights on Leases are left out.
     """
+    from tidegate.kube.login import Right
+
     kinds = [kind.plural for kind in _KINDS]
     return (
         *(
@@ -258,6 +264,8 @@ def needed_rights(
 
 
 def _job_rights(namespace: str) -> tuple[Right, ...]:
+    from tidegate.kube.login import Right
+
     return (
         *(Right("batch", "jobs", verb, namespace) for verb in ("list", "create", "delete")),
         Right("", "configmaps", "get", namespace),
@@ -315,6 +323,8 @@ def _rights(
 
 
 def _mode(source: PolicySource) -> Iterator[Finding]:
+    from tidegate.observe.observation import long_mutes
+
     policy = source.declared.policy
     tiers = len(source.declared.tiers or ())
     what = f"Policy {policy.key}, mode {policy.mode.value}, {counted(tiers, 'tier')}."

@@ -295,7 +295,7 @@ def _settings_findings(
             Reason.QUOTA_WINDOW_DIFFERS,
             f"The quota window of {broker_words(which)} is {samples} samples of {seconds} s, and "
             f"the policy says {wanted[0]} of {wanted[1]} s.",
-            "Steps are sized for the wrong window: clients may be muted for longer than "
+            "Steps are sized for the wrong window: clients may be delayed for longer than "
             "escalation.maxMuteSeconds, or throttled more slowly than possible.",
             f"Set spec.kafka.quotaWindow to samples: {samples}, sampleSeconds: {seconds}, or the "
             f"brokers' {_SAMPLES} and {_SAMPLE_SECONDS} to what the policy says.",

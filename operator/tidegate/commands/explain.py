@@ -30,7 +30,6 @@ from tidegate.commands.options import AccessOptions, CommandOptions
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
-from tidegate.resources.fields import parse_moment
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
@@ -209,6 +208,8 @@ def _outlook_sentence(
     entity: Entity, policy_key: str | None, outlook: Outlook, now_seconds: float
 ) -> str:
     """When the operator writes it again, as far as is known here."""
+    from tidegate.resources.fields import parse_moment
+
     policy = outlook.policy_key or policy_key
     if outlook.policy_key is None:
         return f"Whether and when the operator writes it again: add --policy {policy}."

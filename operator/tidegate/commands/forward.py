@@ -17,7 +17,6 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import named_brokers, named_zookeeper
 from tidegate.commands.options import AccessOptions, Without
 from tidegate.errors import InvalidResource, NotFound
-from tidegate.metrics import cannot_listen, set_up_logging
 from tidegate.queues.names import LONGEST_PREFIX, Guarantee, QueueNames
 from tidegate.settings import LogFormat, LogLevel
 from tidegate_logic.reasons import Reason
@@ -148,6 +147,8 @@ def forward(
             f"The forwarder's library is not installed ({error.name}). Install it with "
             "`pip install 'tidegate[forwarder]'`.",
         ) from error
+    from tidegate.metrics import set_up_logging
+
     set_up_logging(log_format, LogLevel.INFO)
     metrics = ForwarderMetrics()
     with TemporaryDirectory(prefix="tidegate-") as name:
@@ -224,6 +225,8 @@ def _membership(
 @contextmanager
 def _metrics_served(registry: "CollectorRegistry", port: int, address: str) -> Iterator[None]:
     from prometheus_client import start_http_server
+
+    from tidegate.metrics import cannot_listen
 
     try:
         server, thread = start_http_server(port, addr=address, registry=registry)

@@ -5,8 +5,10 @@ quota as it stands, for each broker, so that taking them over changes no quota. 
 proposal: nothing says how important a client is. Clients without a quota are `import_usage`'s.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,18 +33,13 @@ from tidegate.commands.inputs import (
 from tidegate.commands.options import CommandOptions
 from tidegate.commands.output import Page
 from tidegate.errors import InvalidResource, NotFound, TidegateError
-from tidegate.observe.strimzi import (
-    CLUSTER_LABEL,
-    StrimziPlace,
-    declared_quotas,
-    list_kafka_users,
-    read_kafka_user,
-    strimzi_place,
-)
 from tidegate_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
 from tidegate_logic.quota_values import enforced_rate, number_of
 from tidegate_logic.quotas.strimzi import IGNORED_USERS, PAUSED
 from tidegate_logic.reasons import Reason
+
+if TYPE_CHECKING:
+    from tidegate.observe.strimzi import StrimziPlace
 
 
 @options.command
@@ -150,13 +147,13 @@ def import_quotas(
     members = len(found.members) + (0 if measured is None else len(measured.members))
     page.say(
         f"{members} users and clients in {len(tiers)} BusinessTiers for policy "
-        f"{policy_key}{by_usage}; {len(found.notes)} left out; {len(known & stored.keys())} are in "
-        "tiers already. Nothing was written."
+        f"{policy_key}{by_usage}; {len(found.notes)} left out; {len(known & stored.keys())} are "
+        "already in tiers. Nothing was written."
     )
     if tiers:
         page.say(
-            "Look over the levels and throttledRates, and then what would be written: tidegate "
-            "plan -f POLICY.yaml -f TIERS.yaml --all"
+            "Check the levels and throttledRates, then preview the changes: tidegate plan -f "
+            "POLICY.yaml -f TIERS.yaml --all"
         )
     if measured is not None and measured.members:
         page.say(measured.summary)
@@ -176,6 +173,14 @@ def _declared(around: CommandContext, asked: CommandOptions, cluster: str | None
 
     `cluster` is the Strimzi cluster, and no policy is looked for then.
     """
+    from tidegate.observe.strimzi import (
+        CLUSTER_LABEL,
+        StrimziPlace,
+        declared_quotas,
+        list_kafka_users,
+        read_kafka_user,
+    )
+
     named, known = asked.policy, frozenset[Entity]()
     if cluster is not None:
         namespace, _, name = cluster.rpartition("/")
@@ -203,6 +208,8 @@ def _declared(around: CommandContext, asked: CommandOptions, cluster: str | None
 
 
 def _place_of(source: PolicySource) -> StrimziPlace:
+    from tidegate.observe.strimzi import strimzi_place
+
     key = source.declared.policy.key
     place = strimzi_place(source.kafka, key.partition("/")[0])
     if place is None:

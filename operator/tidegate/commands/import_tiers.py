@@ -7,13 +7,7 @@ from fnmatch import fnmatchcase
 from textwrap import indent
 from typing import Any
 
-from pydantic import ValidationError
-
 from tidegate.errors import InvalidResource
-from tidegate.resources.kinds import API_VERSION, parse_object
-from tidegate.resources.rates import FLOOR_BYTES_PER_SECOND
-from tidegate.resources.tiers import MAX_MEMBERS, TierMember
-from tidegate.yaml_text import yaml_text
 from tidegate_logic.model import Entity, Level
 
 # Work that can wait, by the words that people name it with; all other clients are proposed for L2.
@@ -84,6 +78,10 @@ class Proposals:
 
         The first of `levels` that fits the entity is its own.
         """
+        from pydantic import ValidationError
+
+        from tidegate.resources.tiers import TierMember
+
         name = _member_name(entity, self.names)
         parts = {"user": entity.user, "clientId": entity.client_id}
         document = {
@@ -145,6 +143,8 @@ def tiers_of(
 
     Their names begin with `prefix`.
     """
+    from tidegate.resources.tiers import MAX_MEMBERS
+
     groups: dict[tuple[Level, int], list[Proposal]] = {}
     for one in members:
         groups.setdefault((one.level, one.magnitude), []).append(one)
@@ -165,6 +165,8 @@ def text_of(tiers: Tiers) -> str:
 
 
 def _document(manifest: Mapping[str, Any], members: Sequence[Proposal]) -> str:
+    from tidegate.yaml_text import yaml_text
+
     if not any(one.comments for one in members):
         return yaml_text(manifest)
     # the members are the last field of the last object
@@ -184,6 +186,9 @@ def _tier(
     *,
     throttled_percent: int,
 ) -> dict[str, Any]:
+    from tidegate.resources.kinds import API_VERSION, parse_object
+    from tidegate.resources.rates import FLOOR_BYTES_PER_SECOND
+
     namespace, _, policy = policy_key.partition("/")
     spec: dict[str, Any] = {"policyRef": {"name": policy}, "level": level.value}
     if level is not Level.L0:

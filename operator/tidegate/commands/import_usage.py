@@ -16,7 +16,6 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.import_tiers import Proposals, matches_any, quantity
 from tidegate.commands.inputs import PolicySource, metrics_of
 from tidegate.errors import InvalidResource
@@ -27,7 +26,6 @@ from tidegate.prometheus.settings import (
     PrometheusServer,
 )
 from tidegate.prometheus.usage_windows import ClientUsage, KnownTime, Period, UsageReading
-from tidegate.resources.rates import parse_byte_rate
 from tidegate_logic.contracts.recommend import rounded_up
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
@@ -129,7 +127,7 @@ class UsageOptions:
         return dict(_matcher(one) for one in self.matcher or ())
 
     def check(self, *, of_strimzi: bool) -> None:
-        """Raise InvalidResource for what cannot be."""
+        """Raise InvalidResource for options that contradict each other."""
         if not self.is_read:
             given = {
                 "--headroom-percent": self.headroom_percent,
@@ -218,6 +216,8 @@ def usage_settings(existing: Existing, asked: UsageOptions) -> MetricsSettings:
 
 
 def _named_server(existing: Existing, asked: UsageOptions) -> PrometheusServer:
+    from tidegate.commands.credentials_file import read_credentials_file
+
     if asked.prometheus is None:
         lack = (
             "No policy was read, because --zookeeper was given without -f"
@@ -348,6 +348,8 @@ def _add(
 
 def readable(bytes_per_second: int) -> str:
     """The exact rate in the largest unit: 12.4M, 980k; in bytes where three digits are too few."""
+    from tidegate.resources.rates import parse_byte_rate
+
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if bytes_per_second >= size:
             text = f"{bytes_per_second / size:.2f}".rstrip("0").rstrip(".") + unit
@@ -408,8 +410,8 @@ def _notes(
 ) -> Iterable[str]:
     if idle:
         yield (
-            f"{_counted(len(idle), 'client')} moved nothing in this time, which says nothing of "
-            f"what they need; they have no contract: {_some(idle)}."
+            f"{_counted(len(idle), 'client')} had no traffic in this time, so no need is known and "
+            f"no contract is proposed: {_some(idle)}."
         )
     if covered:
         yield (
@@ -418,7 +420,7 @@ def _notes(
         )
     if brief:
         yield (
-            f"{_counted(len(brief), 'client')} seen for less than a day, so a usual peak may be "
+            f"{_counted(len(brief), 'client')} seen for less than a day, so a regular peak may be "
             f"missing: {_some(brief)}."
         )
 

@@ -4,6 +4,8 @@ Nothing is written. The operator's own `observe.declared` interprets the objects
 and the operator cannot understand one differently.
 """
 
+from __future__ import annotations
+
 import re
 import sys
 import tempfile
@@ -15,16 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
-from pydantic import ValidationError
 
 from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.commands.options import AccessOptions, PolicyOptions
-from tidegate.control.ledger_watch import look_of
 from tidegate.errors import InvalidResource, NotFound, TidegateError
-from tidegate.kafka.quota_store import QuotaStore
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
-from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -32,25 +28,6 @@ from tidegate.kube.api import (
     Kubernetes,
     ResourceKind,
 )
-from tidegate.kube.rollup_jobs import read_result
-from tidegate.observe.connections import metrics_settings, open_cluster, settings_of
-from tidegate.observe.declared import Declared, belongs_to, declare, object_key
-from tidegate.observe.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
-from tidegate.observe.observation import (
-    KafkaCluster,
-    ObservationResult,
-    Observer,
-    QuotaPlugins,
-    ReplicationSource,
-)
-from tidegate.observe.strimzi import kafka_users_now, no_kafka_users
-from tidegate.observe.trust import Secrets, read_secrets, refuse_other_hosts
-from tidegate.prometheus.settings import MetricsSettings
-from tidegate.resources.authentication import secret_names
-from tidegate.resources.fields import parse_moment
-from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
-from tidegate.resources.policy import KafkaCluster as KafkaSpec
-from tidegate.resources.policy import ZooKeeperConnection
 from tidegate.settings import PolicyBounds
 from tidegate_logic.decision import Memory
 from tidegate_logic.model import Entity, Note, QuotaKey, Usage
@@ -60,6 +37,13 @@ from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
     from tidegate.kafka.adminapi.store import AdminQuotaStore
+    from tidegate.kafka.quota_store import QuotaStore
+    from tidegate.kafka.zookeeper.tree import ZnodeTree
+    from tidegate.observe.declared import Declared
+    from tidegate.observe.observation import KafkaCluster, ObservationResult, ReplicationSource
+    from tidegate.observe.trust import Secrets
+    from tidegate.prometheus.settings import MetricsSettings
+    from tidegate.resources.policy import KafkaCluster as KafkaSpec
     from tidegate.rollup.fold.broker import FactorBounds
     from tidegate.rollup.tables.format import Owner
     from tidegate.rollup.terms.sources import PolicyTerms
@@ -73,7 +57,6 @@ if TYPE_CHECKING:
 Manifest = Mapping[str, Any]
 SUFFIXES = (".yaml", ".yml")
 STANDARD_INPUT = "-"
-_KINDS = frozenset(kind.kind for kind in KINDS)
 
 
 class _AsKubectlReads(yaml.SafeLoader):
@@ -131,6 +114,8 @@ def read_manifests(
     without YAML, InvalidResource for what does not parse, for an object that breaks its schema, and
     for two objects of the same kind and name.
     """
+    from tidegate.resources.kinds import parse_object
+
     manifests: dict[tuple[str, str, str], Manifest] = {}
     for name, text in texts_of(sources, standard_input):
         for document in _documents(name, text):
@@ -173,6 +158,8 @@ def _paths(source: Path) -> list[Path]:
 
 
 def _text_of(path: Path) -> str:
+    from tidegate.commands.credentials_file import file_problem
+
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -210,13 +197,15 @@ def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     Raises InvalidResource for our kinds in an unknown version.
     """
+    from tidegate.resources.kinds import API_VERSION, KINDS
+
     if document.get("kind") == "List" and isinstance(document.get("items"), list):
         for item in document["items"]:
             if isinstance(item, dict):
                 yield from _ours(name, item)
         return
     version = str(document.get("apiVersion", ""))
-    known_kind = document.get("kind") in _KINDS
+    known_kind = document.get("kind") in {kind.kind for kind in KINDS}
     if known_kind and version.partition("/")[0] != API_VERSION.partition("/")[0]:
         raise InvalidResource(
             f"{name} holds a {document['kind']} of {version or 'no apiVersion'}; this version "
@@ -266,6 +255,8 @@ class PolicySource:
 
         Everything else of its memory is in no status, and is as after a restart.
         """
+        from tidegate.resources.fields import parse_moment
+
         waiting = {
             one["entity"]: Waiting(parse_moment(one["restoredAt"]) - GRACE_SECONDS, now_seconds)
             for one in self.status.get("leaving") or ()
@@ -288,6 +279,8 @@ class PolicySource:
 
     def brokers_secrets(self) -> Secrets:
         """The Secrets for the policy's brokers. Raises like `zookeeper_secrets`."""
+        from tidegate.resources.authentication import secret_names
+
         return self._secrets(
             secret_names(self.kafka.tls, self.kafka.authentication),
             option="--client-credentials-file",
@@ -321,6 +314,8 @@ class PolicySource:
 
     def usage(self, now_seconds: float) -> tuple[Usage | None, tuple[Note, ...]]:
         """Usage as the rollup Jobs noted it and the operator takes it; a note if unreadable."""
+        from tidegate.kube.rollup_jobs import read_result
+
         policy = self.declared.policy
         if self.kubernetes is None or self.declared.spec.rollup is None:
             return None, ()
@@ -342,6 +337,8 @@ class PolicySource:
         ), ()
 
     def _secrets(self, names: Collection[str], *, option: str) -> Secrets:
+        from tidegate.observe.trust import Secrets, read_secrets
+
         namespace = self.declared.policy.key.partition("/")[0]
         if names and self.kubernetes is None:
             listed = ", ".join(f"{namespace}/{name}" for name in sorted(names))
@@ -366,6 +363,11 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     when the policy does not read. A tier from the cluster that does not read is held by the
     operator, and so here (`remarks`).
     """
+    from tidegate.observe.declared import belongs_to, declare, object_key
+    from tidegate.observe.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
+    from tidegate.observe.strimzi import kafka_users_now, no_kafka_users
+    from tidegate.observe.trust import refuse_other_hosts
+
     kubernetes, policies, tiers, overrides = _objects(around, options)
     policy = _chosen(policies, options)
     tiers, unlisted = with_tiers_elsewhere(kubernetes, policy, tiers, options.place)
@@ -414,6 +416,9 @@ def stored_policy(
 
     Raises NotFound and InvalidResource as `find_policy` does for what it finds.
     """
+    from tidegate.observe.declared import belongs_to
+    from tidegate.observe.namespaces import with_tiers_elsewhere
+
     kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
     policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
     own = _listed(kubernetes, BUSINESS_TIERS, options)
@@ -446,7 +451,7 @@ def policy_of(around: CommandContext, files: list[str] | None) -> PolicySource |
     return find_policy(around, PolicyOptions(file=files)) if files else None
 
 
-def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
+def terms_of(source: PolicySource | None) -> PolicyTerms | None:
     """The policy's tiers, contracts and limits as rollups take them; None without a policy."""
     from tidegate.rollup.terms.sources import PolicyTerms
 
@@ -460,7 +465,7 @@ def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
     )
 
 
-def owner_of(source: PolicySource | None, cluster_id: str | None = None) -> "Owner":
+def owner_of(source: PolicySource | None, cluster_id: str | None = None) -> Owner:
     """Whose usage tables are written: the policy, and its Kafka cluster as far as it is known."""
     from tidegate.rollup.tables.format import NOBODY, TAKE_OVER_ANNOTATION, Owner
 
@@ -471,7 +476,7 @@ def owner_of(source: PolicySource | None, cluster_id: str | None = None) -> "Own
     return Owner(policy.uid, policy.key, str(known), (former,) if former else ())
 
 
-def bounds_of(source: PolicySource | None) -> "FactorBounds":
+def bounds_of(source: PolicySource | None) -> FactorBounds:
     """How far gauges and counts may be apart, by the policy or by default."""
     from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 
@@ -484,6 +489,8 @@ def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) 
 
 
 def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
+    from tidegate.observe.declared import object_key
+
     where = (
         "in the given files"
         if options.file
@@ -523,6 +530,8 @@ def opened_cluster(
     around: CommandContext, source: PolicySource, options: AccessOptions
 ) -> Iterator[KafkaCluster]:
     """The policy's cluster with its leaders, as the operator holds it."""
+    from tidegate.observe.connections import open_cluster
+
     zookeeper, secrets = named_zookeeper(source, options)
     brokers, brokers_secrets = named_brokers(source, options)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
@@ -548,6 +557,9 @@ def metrics_of(
     `credentials` is a file instead of the Secrets, `url` an address instead of the policy's.
     Raises what reading any of them raises.
     """
+    from tidegate.commands.credentials_file import read_credentials_file
+    from tidegate.observe.connections import metrics_settings, settings_of
+
     spec = source.declared.spec.metrics
     if spec is None:
         return None
@@ -565,6 +577,8 @@ def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[Quo
 
     Raises InvalidResource without any address.
     """
+    from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         if options.zookeeper or not options.bootstrap_servers:
             spec, secrets = named_zookeeper(None, options)
@@ -593,7 +607,7 @@ def opened_replication(
 @contextmanager
 def opened_both(
     around: CommandContext, options: AccessOptions
-) -> Iterator[tuple[ZnodeTree, "Callable[[], AdminQuotaStore]"]]:
+) -> Iterator[tuple[ZnodeTree, Callable[[], AdminQuotaStore]]]:
     """The ZooKeeper of the command line, and what opens the quota store on its brokers."""
     spec, secrets = named_zookeeper(None, options)
     brokers, brokers_secrets = named_brokers(None, options)
@@ -607,6 +621,9 @@ def observed(
     around: CommandContext, source: PolicySource, cluster: KafkaCluster
 ) -> ObservationResult:
     """The operator's own observation, made now. Brokers are asked for quota plugins at once."""
+    from tidegate.control.ledger_watch import look_of
+    from tidegate.observe.observation import Observer, QuotaPlugins
+
     observer = Observer(QuotaPlugins(settle_seconds=0.0, beside=False))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(
@@ -634,6 +651,11 @@ def _unseen_kafka_users(declared: Declared) -> Iterator[Note]:
 
 def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
     """The policy's cluster with the command line's addresses instead of its own."""
+    from pydantic import ValidationError
+
+    from tidegate.resources.policy import KafkaCluster as KafkaSpec
+    from tidegate.resources.policy import ZooKeeperConnection
+
     changes: dict[str, Any] = {}
     if options.bootstrap_servers:
         changes["bootstrap_servers"] = options.bootstrap_servers
@@ -666,6 +688,9 @@ def named_zookeeper(
     source: PolicySource | None, options: AccessOptions
 ) -> tuple[KafkaSpec, Secrets]:
     """The policy's cluster with the command line's address and login of ZooKeeper."""
+    from tidegate.commands.credentials_file import read_credentials_file
+    from tidegate.observe.trust import Secrets
+
     spec = _spec(source, options)
     if options.credentials_file is not None and spec.zookeeper is not None:
         zookeeper, secrets = read_credentials_file(options.credentials_file).for_zookeeper(
@@ -682,6 +707,9 @@ def named_brokers(
 
     `username` is the user where the credentials have a password and name nobody.
     """
+    from tidegate.commands.credentials_file import read_credentials_file
+    from tidegate.observe.trust import Secrets
+
     spec = _spec(source, options)
     if options.client_credentials_file is not None:
         found = read_credentials_file(options.client_credentials_file)

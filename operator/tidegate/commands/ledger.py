@@ -4,9 +4,11 @@
 only it remembers what was there. `import` moves the ledger where the operator cannot reach both.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +17,14 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import opened_both, stored_policy
 from tidegate.commands.options import PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.control.ledger_watch import Answer, remembered_of
 from tidegate.errors import InvalidResource, Unauthorized, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.zookeeper.nodes import read_cluster
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
-from tidegate.observe.declared import LOST_LEDGER, object_key
 from tidegate_logic.reasons import Reason
+
+if TYPE_CHECKING:
+    from tidegate.control.ledger_watch import Answer
 
 WATCHED_SECONDS = 5.0  # controllers write to ZooKeeper twice a second as long as they do
 
@@ -48,6 +51,8 @@ def rebuild(
     Only a process that saw the ledger before it was lost can do that; the policy's condition Ready
     says whether it did. No quota changes.
     """
+    from tidegate.control.ledger_watch import Answer
+
     _answer(around, named, Answer.REBUILD, dry_run=dry_run, output=output)
 
 
@@ -74,6 +79,8 @@ def accept(
     removed when the member or the policy is deleted, because its original value is no longer known.
     On a Kafka cluster that never had this ledger, existing quotas count as originals.
     """
+    from tidegate.control.ledger_watch import Answer
+
     answer = Answer.KEEP if keep_quotas else Answer.ACCEPT
     _answer(around, named, answer, dry_run=dry_run, output=output)
 
@@ -86,6 +93,9 @@ def _answer(
     dry_run: bool,
     output: OutputFormat,
 ) -> None:
+    from tidegate.control.ledger_watch import remembered_of
+    from tidegate.observe.declared import LOST_LEDGER, object_key
+
     kubernetes, raw, _ = stored_policy(around, named)
     ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
     status = raw.get("status") or {}

@@ -273,7 +273,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """
     taken = inspect.Parameter("typer_context", _BY_POSITION, annotation=typer.Context)
     debug = inspect.Parameter("debug", _BY_NAME, default=False, annotation=Debug)
-    own = list(inspect.signature(function).parameters.values())[1:]
+    own = _parameters(function)[1:]
     declared = [taken, *(option for one in (*own, debug) for option in _options(one))]
 
     @functools.wraps(function)
@@ -286,15 +286,18 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def _parameters(callable_: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(callable_, eval_str=True).parameters.values())
+
+
 def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     """The parameter itself, or the options of its group and of the groups in that."""
     group, left_out = _group(parameter)
     if group is None:
         return [parameter]
-    fields = inspect.signature(group).parameters.values()
     return [
         option.replace(kind=_BY_NAME)
-        for one in fields
+        for one in _parameters(group)
         if one.name not in left_out
         for option in _options(one)
     ]
@@ -305,8 +308,9 @@ def _value(parameter: inspect.Parameter, given: dict[str, Any]) -> Any:
     group, left_out = _group(parameter)
     if group is None:
         return given[parameter.name]
-    fields = inspect.signature(group).parameters.values()
-    return group(**{one.name: _value(one, given) for one in fields if one.name not in left_out})
+    return group(
+        **{one.name: _value(one, given) for one in _parameters(group) if one.name not in left_out}
+    )
 
 
 def _group(parameter: inspect.Parameter) -> tuple[Callable[..., Any] | None, Without]:

@@ -13,8 +13,6 @@ from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.pause import DryRun, DryRunOption
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import QUOTA_OVERRIDES
-from tidegate.resources.kinds import API_VERSION, parse_object
-from tidegate.resources.tiers import MAX_DAYS_AHEAD
 from tidegate_logic.model import Entity, Member, RateForm, Tier
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import rfc3339
@@ -94,6 +92,8 @@ def create(
     The member must be in one of the policy's tiers, with exactly this user and client id. With
     --dry-run=client -o yaml, the object is printed instead, to apply later.
     """
+    from tidegate.resources.kinds import API_VERSION, parse_object
+
     source = find_policy(around, named)
     rates = {way: rate for way, rate in (("fetch", fetch), ("produce", produce)) if rate}
     if exempt == bool(rates):
@@ -192,6 +192,8 @@ _LASTING = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 
 def seconds_of(text: str) -> int:
     """The seconds in `90m` or `2h`. Raises InvalidResource for another form, or over 30 days."""
+    from tidegate.resources.tiers import MAX_DAYS_AHEAD
+
     found = _LASTING.fullmatch(text.strip())
     if found is None:
         raise InvalidResource(f"{text!r} is no length of time. Write it as 45m, 2h or 3d.")

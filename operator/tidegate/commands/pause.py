@@ -20,7 +20,6 @@ from tidegate.commands.options import PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, Kubernetes, ObjectRef
-from tidegate.observe.declared import PAUSED, object_key
 from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate_logic.reasons import Reason
 
@@ -55,6 +54,8 @@ def pause(
     Sets the annotation tidegate.io/paused. The operator then writes nothing to Kafka: contracts do
     not follow leaders, and nothing is throttled or restored, not even when the policy is deleted.
     """
+    from tidegate.observe.declared import PAUSED
+
     change = _Change.of(around, named)
     change.annotate(PAUSED, "true", is_dry=dry_run is DryRun.CLIENT)
     change.publish(
@@ -77,6 +78,8 @@ def resume(
     Removes the annotation tidegate.io/paused. A policy with spec.suspend stays paused, which is an
     error here: change it in the policy's manifest.
     """
+    from tidegate.observe.declared import PAUSED
+
     change = _Change.of(around, named)
     change.annotate(PAUSED, None, is_dry=dry_run is DryRun.CLIENT)
     change.publish(
@@ -147,6 +150,8 @@ class _Change:
 
     @property
     def key(self) -> str:
+        from tidegate.observe.declared import object_key
+
         return object_key(self.policy)
 
     def annotate(self, name: str, value: str | None, *, is_dry: bool) -> None:

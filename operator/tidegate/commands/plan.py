@@ -1,9 +1,11 @@
 """`tidegate plan`: what the operator would write now, and why, from files or the cluster."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,9 +19,7 @@ from tidegate.commands.reassignments import (
     planned_replication_document,
     show_planned_replication,
 )
-from tidegate.control.report.status import advice_remarks, override_remarks
 from tidegate.errors import TidegateError
-from tidegate.observe.observation import ObservationResult
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
@@ -36,6 +36,9 @@ from tidegate_logic.model import (
 )
 from tidegate_logic.quota_values import KEY_ORDER, KEY_WORDS, enforced_rate, short_words
 from tidegate_logic.replication.replication_pass import ReplicationDecision, ReplicationMemory
+
+if TYPE_CHECKING:
+    from tidegate.observe.observation import ObservationResult
 
 # The rows of a plan, one for each entity and quota key. The value in force comes from the
 # observation, every other number from the decision; nothing is computed here.
@@ -181,8 +184,7 @@ def _show_head(page: Page, observation: Observation) -> None:
     known = len(observation.topology.brokers) if observation.topology else 0
     brokers = f", {known} broker{'s'[: known != 1]}" if observation.topology else ""
     page.say(
-        f"Policy {policy.key}, mode {policy.mode.value}{brokers}. Nothing is written by this "
-        f"command.",
+        f"Policy {policy.key}, mode {policy.mode.value}{brokers}. This command writes nothing.",
         "bold",
     )
     if policy.mode is Mode.OBSERVE:
@@ -223,6 +225,8 @@ def _total(row: PlanRow, bytes_per_second: int | None) -> str:
 
 
 def _show_remarks(page: Page, decision: Decision) -> None:
+    from tidegate.control.report.status import advice_remarks, override_remarks
+
     remarks = [
         f"{report.tier_key} / {report.member_name} ({report.state.value}): {report.message}"
         for report in decision.members

@@ -1,10 +1,12 @@
 """`tidegate reassignments`: which replicas are being filled, how much is left, and until when."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +15,8 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, find_policy, opened_cluster
 from tidegate.commands.options import CommandOptions
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
-from tidegate.control.replication import nics_of, terms_of
-from tidegate.control.report.replication import stall_words
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.throttle_record import record_of
-from tidegate.observe.observation import KafkaCluster
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import Move, MoveKind, by_side, bytes_left
 from tidegate_logic.replication.replication_pass import (
@@ -28,6 +27,9 @@ from tidegate_logic.replication.replication_pass import (
     resources_of,
 )
 from tidegate_logic.words import NO_VALUE, rate_words, size_words
+
+if TYPE_CHECKING:
+    from tidegate.observe.observation import KafkaCluster
 
 _FROM_THE_TOP = "\x1b[H\x1b[J"
 _TITLES = {MoveKind.REASSIGNMENT: "Reassignments", MoveKind.RECOVERY: "Recovery"}
@@ -85,6 +87,8 @@ def decided_now(
     A rate that follows the load is therefore kept where there is one, and not set where there is
     none.
     """
+    from tidegate.control.replication import nics_of, terms_of
+
     replication, declared = cluster.replication, source.declared
     if replication is None:
         raise UserActionRequired(
@@ -124,7 +128,7 @@ def show_planned_replication(decision: ReplicationDecision, page: Page) -> None:
 
 
 def planned_replication_document(decision: ReplicationDecision) -> Document:
-    """The same for programs."""
+    """The planned changes for programs."""
     return {
         **replication_document(decision),
         "changes": [
@@ -144,6 +148,8 @@ def planned_replication_document(decision: ReplicationDecision) -> Document:
 
 def show_replication(decision: ReplicationDecision, page: Page) -> None:
     """Print one look for people."""
+    from tidegate.control.report.replication import stall_words
+
     if not decision.moves:
         page.say("No replica is being filled.")
     for kind in MoveKind:
@@ -216,6 +222,8 @@ def _rate_sheet(decision: ReplicationDecision) -> Sheet:
 
 def replication_document(decision: ReplicationDecision) -> Document:
     """One look for programs."""
+    from tidegate.control.report.replication import stall_words
+
     return {
         "kinds": [
             {

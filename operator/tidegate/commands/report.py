@@ -1,14 +1,15 @@
 """`tidegate report`: the chargeback report of a period, as a page and as CSV and JSON."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import pyarrow.compute as pc
 import typer
 
 from tidegate.commands import options
@@ -17,38 +18,18 @@ from tidegate.commands.inputs import PolicySource, bounds_of, policy_of, terms_o
 from tidegate.commands.output import Page
 from tidegate.commands.rollup import PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
-from tidegate.control.audit.lines import lines_in
 from tidegate.errors import InvalidResource, NotFound
-from tidegate.observe.connections import settings_of
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.report.closing import (
-    Month,
-    closed_bill,
-    closed_figures,
-    closed_months_words,
-    corrections,
-)
-from tidegate.report.figures import Recommendation
-from tidegate.report.rate_card import RateCard, midnight_ms, read_rate_card
-from tidegate.report.request import (
-    MemberTerms,
-    ReportRequest,
-    SourceSeries,
-    UsageTables,
-    member_terms,
-    recommendations,
-    source_series,
-    stored_before,
-    stored_days,
-    stored_provenance,
-    stored_tables,
-)
-from tidegate.resources.fields import is_ago, moment
-from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
-from tidegate.rollup.member_usage import member_usage
-from tidegate.rollup.schemas import Direction
-from tidegate.rollup.tables.store import UsageStore
 from tidegate_logic.reasons import Reason
+
+if TYPE_CHECKING:
+    from tidegate.report.closing import Month
+    from tidegate.report.figures import Recommendation
+    from tidegate.report.rate_card import RateCard
+    from tidegate.report.request import MemberTerms, SourceSeries, UsageTables
+    from tidegate.rollup.fold.broker import FactorBounds
+    from tidegate.rollup.schemas import Direction
+    from tidegate.rollup.tables.store import UsageStore
 
 # The policy's share of a report: names of members, contracts, recommendations, prices, and the
 # series behind its tables. Neither Kubernetes nor a Secret is read.
@@ -63,13 +44,18 @@ class PolicyParts:
     recommendations: Sequence[Recommendation] = ()
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
     series: Sequence[SourceSeries] = ()
-    bounds: FactorBounds = BOUNDS
+    bounds: FactorBounds = field(default_factory=lambda: bounds_of(None))
 
 
 def policy_parts(
     source: PolicySource | None, store: UsageStore, tables: UsageTables, start_ms: int, end_ms: int
 ) -> PolicyParts:
     """Recommendations rest on the period [start, end). Raises what reading the store does."""
+    import pyarrow.compute as pc
+
+    from tidegate.report.request import member_terms, recommendations, source_series
+    from tidegate.rollup.member_usage import member_usage
+
     terms = terms_of(source)
     if source is None or terms is None:
         return PolicyParts(series=tuple(source_series(MetricsSettings(PrometheusServer("")))))
@@ -98,6 +84,8 @@ def policy_prices(source: PolicySource) -> Mapping[Direction, Decimal]:
 
 def _settings(source: PolicySource) -> MetricsSettings:
     """Which series are read; the login is left out."""
+    from tidegate.observe.connections import settings_of
+
     spec = source.declared.spec.metrics
     if spec is None:
         return MetricsSettings(PrometheusServer(""))
@@ -256,10 +244,26 @@ def report(
     default to the policy's.
     """
     require_extra()
+    from tidegate.control.audit.lines import lines_in
+    from tidegate.report.closing import (
+        closed_bill,
+        closed_figures,
+        closed_months_words,
+        corrections,
+    )
     from tidegate.report.compute import figures_of
     from tidegate.report.focus import focus_files, focus_table
     from tidegate.report.page import metrics_text, write_files, write_report
+    from tidegate.report.rate_card import RateCard
+    from tidegate.report.request import (
+        ReportRequest,
+        stored_before,
+        stored_days,
+        stored_provenance,
+        stored_tables,
+    )
     from tidegate.report.trends import WEEKS_COMPARED
+    from tidegate.rollup.tables.store import UsageStore
 
     zone = zone_named(timezone)
     names = _label_names(by or ())
@@ -357,6 +361,8 @@ def _period(
     around: CommandContext, since: str | None, until: str, month: str | None, zone: tzinfo
 ) -> ReportPeriod:
     """A month not over is cut to its whole hours, and compared with as much of the one before."""
+    from tidegate.report.closing import Month
+
     if (since is None) == (month is None):
         raise InvalidResource("Give the period: either --month 2026-10, or --from and --to.")
     if month is None:
@@ -379,6 +385,8 @@ def _period(
 def card_given(
     path: Path | None, prices: Mapping[Direction, Decimal], currency: str
 ) -> RateCard | None:
+    from tidegate.report.rate_card import read_rate_card
+
     if path is None:
         return None
     if prices or currency:
@@ -391,6 +399,8 @@ def card_given(
 
 def _grain_ms(period: ReportPeriod, card: RateCard | None, zone: tzinfo) -> int:
     """Days where the period and all rates begin with a day of UTC, else hours."""
+    from tidegate.report.rate_card import midnight_ms
+
     changes = [
         midnight_ms(one.since, zone)
         for one in (card.rates if card is not None else ())
@@ -406,6 +416,8 @@ def _grain_ms(period: ReportPeriod, card: RateCard | None, zone: tzinfo) -> int:
 
 def _hour(around: CommandContext, text: str, zone: tzinfo) -> int:
     """The whole hour of UTC. Raises InvalidResource where a whole hour of the zone is none."""
+    from tidegate.resources.fields import is_ago, moment
+
     written = text
     if not is_ago(text):
         try:

@@ -1,8 +1,10 @@
 """`tidegate restore`: every quota back from the ledger alone, without Kubernetes or an operator."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +21,6 @@ from tidegate.commands.restore_throttles import (
     throttle_sheet,
     throttle_warning,
 )
-from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.claim import wrong_cluster
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
@@ -41,6 +42,9 @@ from tidegate_logic.quota_values import KEY_ORDER, KEY_WORDS, short_words
 from tidegate_logic.quotas.steps import is_disturbed
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import ago_words
+
+if TYPE_CHECKING:
+    from tidegate.control.reconcile import Applied
 
 # One round of giving back: the operator's own decision for a policy that is being deleted.
 #
@@ -133,6 +137,8 @@ class Restoration:
 
     def write(self, giveback: Giveback, *, cluster_id: str) -> Applied:
         """Send the round's writes. The next look finds those that failed."""
+        from tidegate.control.reconcile import apply_writes
+
         return apply_writes(
             giveback.decision.writes,
             self.store,
@@ -214,7 +220,7 @@ class RestoreRun:
         if due is None:
             return False
         self.page.say(
-            f"waiting {due:.0f} s before the next safe step, so that no client is muted for long"
+            f"waiting {due:.0f} s before the next safe step, so that no client is delayed for long"
         )
         self.wait_seconds(due)
         return True
@@ -708,7 +714,7 @@ def _warnings(
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:
         yield (
-            f"Some clients would be muted for up to {mute_seconds:.0f} s at once, and raising a "
+            f"Some clients would be delayed for up to {mute_seconds:.0f} s at once, and raising a "
             "quota later does not free them. Leave out --at-once to go down in safe steps."
         )
     if strange:

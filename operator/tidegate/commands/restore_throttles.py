@@ -5,19 +5,20 @@ The record alone says what is ours, so values of others stay. An item leaves the
 not been seen for a quarter of a minute, because brokers may show a change late.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import opened_replication
 from tidegate.commands.options import AccessOptions
 from tidegate.commands.output import Column, Document, Page, Sheet
-from tidegate.control.replication import still_shown
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.throttle_record import policy_key_of, record_of, record_to_bytes
-from tidegate.observe.observation import ReplicationSource
 from tidegate_logic.replication.replication_pass import (
     SETTLE_SECONDS,
     ReplicationInput,
@@ -26,6 +27,9 @@ from tidegate_logic.replication.replication_pass import (
     not_applied,
 )
 from tidegate_logic.replication.throttles import Configs, Items, Resource, items_of, without_items
+
+if TYPE_CHECKING:
+    from tidegate.observe.observation import ReplicationSource
 
 _ROUND_SECONDS = 5.0
 _LONGEST_SECONDS = 60.0  # for a broker that does not answer, or somebody who writes the record, too
@@ -114,6 +118,8 @@ class ThrottleRestoration:
             wait_seconds(_ROUND_SECONDS)
 
     def _round(self, source: ReplicationSource, cluster_id: str, page: Page) -> None:
+        from tidegate.control.replication import still_shown
+
         content = self.store.throttle_record()
         record = record_of(content)
         seen = source.read(with_recovery=False)

@@ -13,7 +13,6 @@ from tidegate.commands.inputs import stored_policy
 from tidegate.commands.output import Document, ExitCode, OutputFormat, Page, publish
 from tidegate.errors import InvalidResource, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
-from tidegate.observe.declared import object_key
 from tidegate_logic.quotas.contention import RESYNC, named_entity
 from tidegate_logic.words import rfc3339
 
@@ -89,6 +88,8 @@ def _answer(
     asked: bool,
     output: OutputFormat,
 ) -> None:
+    from tidegate.observe.declared import object_key
+
     alone, key = tuple(left_alone(tiers)), object_key(policy)
     namespace, _, name = key.partition("/")
     held = _held_words(policy)
@@ -124,6 +125,8 @@ def _answer(
 
 def left_alone(tiers: Sequence[Mapping[str, Any]]) -> Iterator[LeftAlone]:
     """The members that the statuses of these tiers show as contended."""
+    from tidegate.observe.declared import object_key
+
     for tier in tiers:
         for member in (tier.get("status") or {}).get("members") or ():
             if member.get("contendedUntil"):

@@ -12,15 +12,11 @@ import typer
 
 from tidegate.commands import options, rollup_job
 from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.inputs import bounds_of, owner_of, policy_of, terms_of
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.rollup_job import policy_options, require_extra, rollup_policy
-from tidegate.control.audit.lines import lines_in
 from tidegate.errors import InvalidResource
-from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
-from tidegate.resources.fields import moment
 
 if TYPE_CHECKING:
     from tidegate.rollup.tables.iceberg import CatalogSettings
@@ -107,6 +103,8 @@ class HistorySpan:
 
     def between_ms(self, now_seconds: float) -> tuple[int, int]:
         """Start and end in milliseconds. Raises InvalidResource for what is not a time."""
+        from tidegate.resources.fields import moment
+
         since, until = (moment(text, now_seconds=now_seconds) for text in (self.since, self.until))
         return int(since * 1000), int(until * 1000)
 
@@ -197,6 +195,9 @@ def run(
     An interrupted run leaves only complete hours. Run the same command again to continue; what is
     already correct does not change.
     """
+    from tidegate.commands.credentials_file import read_credentials_file
+    from tidegate.control.audit.lines import lines_in
+
     require_extra()
     from tidegate.commands.rollup_page import shown
     from tidegate.rollup.engine import Engine, RollupRequest, Span
@@ -446,6 +447,7 @@ def verify(
 
 def _exit_code_of(error: Exception) -> int:
     """1, but 64 as of a Job for tables that belong to another policy."""
+    from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION
     from tidegate.rollup.tables.format import OtherOwner
 
     return EXIT_BAD_CONFIGURATION if isinstance(error, OtherOwner) else ExitCode.ERROR
@@ -494,6 +496,8 @@ def store_address(given: str) -> str:
 
 
 def _ms(around: CommandContext, text: str | None) -> int | None:
+    from tidegate.resources.fields import moment
+
     return None if text is None else int(moment(text, now_seconds=around.now_seconds()) * 1000)
 
 

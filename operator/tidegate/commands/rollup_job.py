@@ -16,9 +16,6 @@ from tidegate.commands.inputs import find_policy, owner_of
 from tidegate.commands.options import PolicyOptions
 from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import InvalidResource, NotFound, Unauthorized, UserActionRequired
-from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
-from tidegate.observe.connections import metrics_settings
-from tidegate.resources.fields import moment
 from tidegate_logic.reasons import Reason
 from tidegate_logic.rollup_schedule import Window
 
@@ -62,6 +59,8 @@ def job(
     damaged or of another version, 77 if access was refused. Retrying does not help in these cases.
     1 for errors that may be temporary.
     """
+    from tidegate.resources.fields import moment
+
     around.exit_code_of = exit_code_of
     require_extra()
     from tidegate.rollup.job_run import run_job
@@ -96,6 +95,7 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
     Raises InvalidResource for a policy without `rollup` or `metrics`, and what asking Kubernetes
     raises.
     """
+    from tidegate.observe.connections import metrics_settings
     from tidegate.rollup.engine import RollupPolicy
 
     source = find_policy(around, asked)
@@ -138,6 +138,7 @@ def require_extra() -> None:
 
 def exit_code_of(error: Exception) -> int:
     """The exit code for an error; Kubernetes decides by it whether to retry the Job."""
+    from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
     from tidegate.rollup.tables.format import OtherVersion, UsageDamaged
 
     match error:

@@ -15,7 +15,14 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.errors import UserActionRequired
-from tidegate.settings import LogFormat, LogLevel, RollupOffer, SecurityContexts, Settings
+from tidegate.settings import (
+    ForwarderOffer,
+    LogFormat,
+    LogLevel,
+    RollupOffer,
+    SecurityContexts,
+    Settings,
+)
 from tidegate_logic.reasons import Reason
 
 # `tidegate version`: the version of the program, for bug reports and upgrade scripts.
@@ -180,6 +187,38 @@ def run(
             help="securityContext of their containers instead of the default.",
         ),
     ] = None,
+    forwarder_image: Annotated[
+        str | None,
+        typer.Option(
+            "--forwarder-image",
+            metavar="IMAGE",
+            help="Image of the forwarders of DelayQueues. Unset: DelayQueues are not served.",
+        ),
+    ] = None,
+    forwarder_pull_secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--forwarder-pull-secret",
+            metavar="NAME",
+            help="Image pull Secret of forwarders; may be repeated.",
+        ),
+    ] = None,
+    forwarder_pod_security_context: Annotated[
+        str | None,
+        typer.Option(
+            "--forwarder-pod-security-context",
+            metavar="JSON",
+            help="securityContext of their Pods instead of the default (user and group 65532).",
+        ),
+    ] = None,
+    forwarder_security_context: Annotated[
+        str | None,
+        typer.Option(
+            "--forwarder-security-context",
+            metavar="JSON",
+            help="securityContext of their containers instead of the default.",
+        ),
+    ] = None,
 ) -> None:
     """Run the operator until SIGTERM or Ctrl-C.
 
@@ -208,7 +247,16 @@ def run(
             image=rollup_image,
             service_account=rollup_service_account,
             pull_secrets=tuple(rollup_pull_secret or ()),
-            security=_security(rollup_pod_security_context, rollup_security_context),
+            security=_security("rollup", rollup_pod_security_context, rollup_security_context),
+        ),
+        forwarders=None
+        if not forwarder_image
+        else ForwarderOffer(
+            image=forwarder_image,
+            pull_secrets=tuple(forwarder_pull_secret or ()),
+            security=_security(
+                "forwarder", forwarder_pod_security_context, forwarder_security_context
+            ),
         ),
     )
     main.run(settings)
@@ -235,12 +283,12 @@ def _watched(own: str, named: Sequence[str], *, everywhere: bool) -> tuple[str, 
     return () if everywhere else tuple(named) or (own,)
 
 
-def _security(pod: str | None, container: str | None) -> SecurityContexts:
+def _security(whose: str, pod: str | None, container: str | None) -> SecurityContexts:
     given = {
         name: _object(text, option=option)
         for name, text, option in (
-            ("pod", pod, "--rollup-pod-security-context"),
-            ("container", container, "--rollup-security-context"),
+            ("pod", pod, f"--{whose}-pod-security-context"),
+            ("container", container, f"--{whose}-security-context"),
         )
         if text is not None
     }

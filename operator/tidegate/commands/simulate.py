@@ -1,7 +1,9 @@
 """`tidegate simulate`: what the operator would do under a load, played on a modelled cluster."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -9,7 +11,6 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
-from tidegate.commands.simulation_file import SimulationInput, read_simulation
 from tidegate.errors import InvalidResource
 from tidegate.simulation.outcome import (
     Amounts,
@@ -25,6 +26,9 @@ from tidegate.simulation.play import Member, Play, play
 from tidegate_logic.model import KEY_OF, Mode
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.words import elapsed_words, rate_of_words, rate_words, size_words
+
+if TYPE_CHECKING:
+    from tidegate.commands.simulation_file import SimulationInput
 
 _SHOWN_EVENTS: Final = 150
 _SHORTEST_SHOWN_SECONDS: Final = 0.5  # of a mute
@@ -432,6 +436,8 @@ def simulate(
     writers, and unreachable parts. Contracts are in force from the start. So times and bytes are
     close to a real episode, not equal to it.
     """
+    from tidegate.commands.simulation_file import read_simulation
+
     if plot is not None and plot.suffix != ".svg":
         raise InvalidResource(f"--plot draws SVG: give a file that ends in .svg, not {plot}.")
     given = read_simulation(files, policy=policy, standard_input=around.standard_input)

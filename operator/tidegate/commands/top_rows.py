@@ -4,18 +4,18 @@ Rates are bytes per second, measured ones as floats; None is unknown, never zero
 observation and the decision.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, metrics_of, opened_cluster
 from tidegate.commands.options import AccessOptions
-from tidegate.control.ledger_watch import look_of
 from tidegate.errors import TidegateError
-from tidegate.observe.metrics_watch import Reader
-from tidegate.observe.observation import KafkaCluster, Observer, QuotaPlugins
 from tidegate.view.load import ClientNow, LevelWords, Load, NicNow, level_words
 from tidegate_logic.contracts.desired import MemberReport
 from tidegate_logic.decide import decide
@@ -32,6 +32,10 @@ from tidegate_logic.model import (
 )
 from tidegate_logic.quota_values import enforced_rate
 from tidegate_logic.throttle.nic_status import Pressure
+
+if TYPE_CHECKING:
+    from tidegate.observe.metrics_watch import Reader
+    from tidegate.observe.observation import KafkaCluster
 
 # One policy's cluster and its load, read but not written, observed and judged as by the operator.
 #
@@ -67,6 +71,8 @@ class Viewer:
     def __init__(
         self, around: CommandContext, cluster: KafkaCluster, reader: Reader | None
     ) -> None:
+        from tidegate.observe.observation import Observer, QuotaPlugins
+
         self._around = around
         self._cluster = cluster
         self._reader = reader
@@ -75,6 +81,8 @@ class Viewer:
 
     def read(self, source: PolicySource) -> View:
         """Read one view. An unreachable server makes a hold or a problem of readings, no error."""
+        from tidegate.control.ledger_watch import look_of
+
         now_seconds = self._around.now_seconds()
         usage, unread = source.usage(now_seconds)
         seen = self._observer.observe(

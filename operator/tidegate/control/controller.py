@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import replace
 from functools import partial
 from threading import Timer
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -38,6 +39,8 @@ from tidegate.control.ownership import (
     take_over_words,
     take_ownership,
 )
+from tidegate.control.queues.report import QueueTask
+from tidegate.control.queues.watch import QueueDependencies, QueueWatch
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
@@ -47,6 +50,7 @@ from tidegate.kafka.quota_store import Claim, QuotaStore
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    DELAY_QUEUES,
     QUOTA_OVERRIDES,
     JsonObject,
     ObjectRef,
@@ -56,14 +60,18 @@ from tidegate.metrics import count_writes
 from tidegate.observe.connections import Connection
 from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare
 from tidegate.observe.metrics_watch import Dependencies, MetricsWatch
-from tidegate.observe.namespaces import KnownLabels
+from tidegate.observe.namespaces import KnownLabels, labels_now
 from tidegate.observe.observation import KafkaCluster, ObservationResult, Rival
 from tidegate.observe.strimzi import KnownKafkaUsers
 from tidegate.observe.trust import refuse_other_hosts
+from tidegate.settings import ForwarderOffer
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import Mode, QuotaWrite, Readings, Topology
 from tidegate_logic.reasons import Reason
+
+if TYPE_CHECKING:
+    from tidegate.control.queues.keeper import QueueKeeper
 
 log = structlog.get_logger(__name__)
 
@@ -103,6 +111,7 @@ class Controller:
                 key, context, may_write=may_write, wake=lambda: wake(Cause.ROLLUPS)
             ),
         )
+        self._queues = QueueWatch(key, _queue_dependencies(key, context, may_write=may_write))
         self._backoff = Backoff()
         self._deletion = Deletion(context.settings.restore_deadline_seconds)
         self._reports = ReportQueue(
@@ -137,6 +146,7 @@ class Controller:
         """Deliver the last report and close the connections."""
         self._metrics.close()
         self._rollups.close()
+        self._queues.close()
         self._reports.close()
         self._connection.close()
 
@@ -242,6 +252,11 @@ class Controller:
         known = [raw for raw in self._context.cache.snapshot(kind) if belongs_to(raw, policy)]
         return [raw for raw in known if not raw["metadata"].get("deletionTimestamp")]
 
+    def _queues_of(self, policy: JsonObject) -> tuple[JsonObject, ...]:
+        """The queues that refer to the policy, those that are being deleted as well."""
+        known = self._context.cache.snapshot(DELAY_QUEUES)
+        return tuple(raw for raw in known if belongs_to(raw, policy))
+
     def _observe_and_act(
         self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
     ) -> PassResult | None:
@@ -251,6 +266,7 @@ class Controller:
             self._declared = None
             self._metrics.latest(None, None)  # nothing goes on by the spec from before
             self._rollups.latest(policy, None)
+            self._queues.want(None)
             self._reports.catch_up()
             self._context.reporter.unread(policy, error, tiers, overrides)
             self._context.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
@@ -258,6 +274,7 @@ class Controller:
         rollups = (
             None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
         )
+        self._queues.want(QueueTask(declared.policy, declared.spec, self._queues_of(policy)))
         self._ledger.begin(policy.get("status") or {})
         with self._pending_report(policy, tiers, overrides) as cluster_answered:
             result = self._run(policy, declared, rollups, cluster_answered)
@@ -753,6 +770,43 @@ def _rollup_dependencies(
         )
 
     return RollupDependencies(open_look, wake, context.clock.wall)
+
+
+def _queue_dependencies(
+    key: str, context: OperatorContext, *, may_write: Callable[[], bool]
+) -> QueueDependencies:
+    offer = context.settings.forwarders
+
+    def open_keeper(offer: ForwarderOffer) -> "QueueKeeper":
+        # a policy without queues does without these
+        from tidegate.control.queues.forwarders import ForwarderKeeper
+        from tidegate.control.queues.keeper import QueueKeeper
+
+        forwarders = ForwarderKeeper(
+            context.kubernetes,
+            offer,
+            bounds=context.settings.bounds,
+            may_write=may_write,
+            wall=context.clock.wall,
+        )
+        return QueueKeeper(
+            key,
+            kubernetes=context.kubernetes,
+            forwarders=forwarders,
+            labels=labels_now(context.kubernetes),
+            may_write=may_write,
+            monotonic=context.clock.monotonic,
+            bounds=context.settings.bounds,
+            changed=lambda raw: context.cache.put(DELAY_QUEUES, raw),
+        )
+
+    return QueueDependencies(
+        None if offer is None else partial(open_keeper, offer),
+        context.reporter.queues,
+        context.clock.monotonic,
+        may_write,
+        newest=lambda raw: context.cache.with_known_status(DELAY_QUEUES, raw),
+    )
 
 
 # --- the first status of a new object -------------------------------------------------------------

@@ -29,14 +29,13 @@ import structlog
 from tidegate.control.controller import Controller
 from tidegate.control.orphans import Orphans
 from tidegate.control.runtime import (
-    KINDS,
     Backoff,
     Cause,
     OperatorContext,
     PassAllowance,
     Wakeup,
 )
-from tidegate.errors import TidegateError
+from tidegate.errors import NotFound, TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     LEASE_CALL_SECONDS,
@@ -384,7 +383,7 @@ class Manager:
         now_seconds = self._context.clock.monotonic()
         if now_seconds < self._relist_at_seconds:
             return
-        failed = [kind for kind in KINDS if not self._relist(kind)]
+        failed = [kind for kind in self._context.kinds if not self._relist(kind)]
         if failed:
             self._relist_at_seconds = now_seconds + self._relist_backoff.next_seconds()
             return
@@ -407,7 +406,8 @@ class Manager:
         except TidegateError as error:
             log.warning("Resources could not be listed", kind=kind.kind, error=error.message)
             self._context.telemetry.lists.labels(kind.kind, "failed").inc()
-            return False
+            # one that may be missing is not asked for more often than the others
+            return kind in self._context.optional_kinds and isinstance(error, NotFound)
         self._context.telemetry.lists.labels(kind.kind, "complete").inc()
         return True
 

@@ -1,4 +1,8 @@
-"""Reports tiers and overrides whose policy does not exist."""
+"""Reports tiers, overrides and queues whose policy does not exist.
+
+A queue that is deleted then is let go: without its policy nobody can drain it, and its messages
+stay in Kafka.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,17 @@ from dataclasses import dataclass
 
 import structlog
 
+from tidegate.control.queues.report import DRAIN_FINALIZER
 from tidegate.control.runtime import OperatorContext
-from tidegate.kube.api import BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, ResourceKind
+from tidegate.errors import TidegateError
+from tidegate.kube.api import (
+    BUSINESS_TIERS,
+    DELAY_QUEUES,
+    QUOTA_OVERRIDES,
+    JsonObject,
+    ObjectRef,
+    ResourceKind,
+)
 from tidegate.observe.declared import policy_name_of
 
 log = structlog.get_logger(__name__)
@@ -26,7 +39,7 @@ class _Orphan:
 
 
 class Orphans:
-    """The tiers and overrides of a process that lack their policy.
+    """The tiers, overrides and queues of a process that lack their policy.
 
     `is_mine` says by namespace/name of that policy whether this replica is the one that reports.
     """
@@ -65,7 +78,7 @@ class Orphans:
         watched = self._context.settings.namespaces
         named = [
             _Orphan(kind, raw, policy_name_of(raw))
-            for kind in (BUSINESS_TIERS, QUOTA_OVERRIDES)
+            for kind in (BUSINESS_TIERS, QUOTA_OVERRIDES, DELAY_QUEUES)
             for raw in self._context.cache.snapshot(kind)
         ]
         return [
@@ -79,6 +92,7 @@ class Orphans:
     def _report(self, due: list[_Orphan]) -> None:
         """A few at once, and none whose policy has come meanwhile: its loop reports on it."""
         try:
+            due = [orphan for orphan in due if not self._let_go(orphan)]
             for start in range(0, len(due), _AT_ONCE):
                 self._context.reporter.without_policy(
                     (orphan.kind, orphan.raw, orphan.policy_key)
@@ -87,3 +101,15 @@ class Orphans:
                 )
         except Exception:
             log.exception("Tiers without their policy could not be reported")
+
+    def _let_go(self, orphan: _Orphan) -> bool:
+        """Whether it is a queue that is being deleted, whose finalizer is taken off."""
+        if orphan.kind != DELAY_QUEUES or not orphan.raw["metadata"].get("deletionTimestamp"):
+            return False
+        try:
+            ref = ObjectRef.of(orphan.kind, orphan.raw)
+            self._context.kubernetes.remove_finalizer(ref, DRAIN_FINALIZER)
+            log.info("Queue without its policy let go; its topics stay", queue=str(ref))
+        except TidegateError as error:
+            log.warning("Queue without its policy stays", error=error.message)
+        return True

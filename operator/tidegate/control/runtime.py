@@ -278,10 +278,17 @@ class OperatorContext:
     open_reader: OpenReader = PrometheusReader
     audit: AuditTrail = field(default_factory=unread_trail)
     tracing: Tracing = OFF
+    # served on request, where their CRDs are there; only `main.py` changes it
+    optional_kinds: list[ResourceKind] = field(default_factory=list)
     first_passes: FirstPasses = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "first_passes", FirstPasses(self.clock.monotonic))
+
+    @property
+    def kinds(self) -> tuple[ResourceKind, ...]:
+        """The kinds that are watched and listed."""
+        return (*KINDS, *self.optional_kinds)
 
     def list_is_fresh(self, kind: ResourceKind) -> bool:
         """Whether the objects of this kind are known in full, from a list that is not too old."""

@@ -75,7 +75,7 @@ class Targets:
         """The verdict for the header's value; None = no such header."""
         found = self._verdicts.get(target)
         if found is None:
-            if len(self._verdicts) >= _MOST_KNOWN:  # producers may write any number
+            if len(self._verdicts) >= _MOST_KNOWN:  # producers may name any number
                 self._verdicts.clear()
             found = self._verdicts[target] = self._judge(target)
         return found

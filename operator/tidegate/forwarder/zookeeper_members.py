@@ -170,7 +170,7 @@ class ZooKeeperMembers:
             stop_client(self._client)
 
     def _on_state(self, state: str) -> None:
-        # called by kazoo's own thread, before it opens another session instead of a lost one
+        # called by kazoo's own thread, before it replaces a lost session
         if state == KazooState.LOST:
             self._lost.set()
         self._wake.set()

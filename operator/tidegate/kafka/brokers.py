@@ -147,6 +147,9 @@ _SPOKEN = {
     producer.InitProducerIdRequest: (producer.InitProducerIdResponse, 1),
     consumer.ListOffsetsRequest: (consumer.ListOffsetsResponse, 2),
     producer.ProduceRequest: (producer.ProduceResponse, 7),
+    # those of delay queues
+    admin.DeleteTopicsRequest: (admin.DeleteTopicsResponse, 1),
+    consumer.OffsetFetchRequest: (consumer.OffsetFetchResponse, 5),
 }
 
 

@@ -34,6 +34,9 @@ BROKER_BANDWIDTH_POLICIES = ResourceKind(
 )
 BUSINESS_TIERS = ResourceKind("tidegate.io", "v1alpha1", "businesstiers", "BusinessTier")
 QUOTA_OVERRIDES = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "QuotaOverride")
+DELAY_QUEUES = ResourceKind("tidegate.io", "v1alpha1", "delayqueues", "DelayQueue")
+DEPLOYMENTS = ResourceKind("apps", "v1", "deployments", "Deployment")
+DISRUPTION_BUDGETS = ResourceKind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 EVENTS = ResourceKind("events.k8s.io", "v1", "events", "Event")
 PASS_ANNOTATION = "tidegate.io/pass"  # noqa: S105  # on Events: the pass that posted it
 
@@ -266,4 +269,19 @@ class Kubernetes(Protocol):
 
         A `body` without a resource version is created. Conflict when another was faster.
         """
+        ...
+
+    def read_managed(self, kind: ResourceKind, namespace: str, name: str) -> JsonObject | None:
+        """The Deployment or PodDisruptionBudget of this name, or None when there is none."""
+        ...
+
+    def apply_managed(self, kind: ResourceKind, body: Mapping[str, Any]) -> JsonObject:
+        """Make the object so in all that `body` says, or create it; returns the object.
+
+        What an earlier `body` said and this one does not is removed; fields of others stay.
+        """
+        ...
+
+    def delete_managed(self, kind: ResourceKind, namespace: str, name: str, *, uid: str) -> None:
+        """Delete the object of that uid, if it is there, and what it owns after it."""
         ...

@@ -457,6 +457,59 @@ class JobCalls:
         )
 
 
+# --- Deployments and PodDisruptionBudgets, for forwarders -----------------------------------------
+#
+# They are written by server-side apply: what somebody else adds, such as an annotation, stays.
+# `forwarders.py` has their manifests.
+
+
+_UNAPPLIED = Reason.FORWARDERS_MISSING
+_APPLY = "application/apply-patch+yaml"
+_FIELD_MANAGER = "tidegate"
+
+
+class ManagedCalls:
+    """The calls of `KubernetesClient` for forwarders; it sets these fields."""
+
+    _objects: client.CustomObjectsApi
+    _transport: Transport
+
+    def read_managed(self, kind: ResourceKind, namespace: str, name: str) -> JsonObject | None:
+        try:
+            return self._transport.read(
+                self._objects.get_namespaced_custom_object,
+                *(kind.group, kind.version, namespace, kind.plural, name),
+                what=f"read {kind.kind} {namespace}/{name}",
+                reason=_UNAPPLIED,
+            )
+        except NotFound:
+            return None
+
+    def apply_managed(self, kind: ResourceKind, body: Mapping[str, Any]) -> JsonObject:
+        namespace, name = str(body["metadata"]["namespace"]), str(body["metadata"]["name"])
+        return self._transport.write(
+            self._objects.patch_namespaced_custom_object,
+            *(kind.group, kind.version, namespace, kind.plural, name),
+            body=dict(body),
+            field_manager=_FIELD_MANAGER,
+            force=True,
+            field_validation="Strict",
+            _content_type=_APPLY,
+            what=f"apply {kind.kind} {namespace}/{name}",
+            reason=_UNAPPLIED,
+        )
+
+    def delete_managed(self, kind: ResourceKind, namespace: str, name: str, *, uid: str) -> None:
+        with contextlib.suppress(NotFound):  # gone already
+            self._transport.write(
+                self._objects.delete_namespaced_custom_object,
+                *(kind.group, kind.version, namespace, kind.plural, name),
+                body={"propagationPolicy": "Background", "preconditions": {"uid": uid}},
+                what=f"delete {kind.kind} {namespace}/{name}",
+                reason=_UNAPPLIED,
+            )
+
+
 # --- Events and Leases as JSON --------------------------------------------------------------------
 #
 # Kubernetes requires its MicroTime with exactly six digits and a Z; a time of whole seconds without
@@ -561,7 +614,7 @@ def _labels(found: JsonObject) -> Mapping[str, str]:
     return dict(found["metadata"].get("labels") or {})
 
 
-class KubernetesClient(JobCalls):
+class KubernetesClient(JobCalls, ManagedCalls):
     """Implements `api.Kubernetes`, for several threads; `identity` names this process in Events."""
 
     def __init__(

@@ -61,7 +61,7 @@ def result_name(policy_name: str) -> str:
 
 
 def encode(result: RollupResult, *, most_bytes: int = MOST_BYTES) -> str:
-    """The result as the text of `RESULT_KEY`, of at most `most_bytes`."""
+    """The result as text for `RESULT_KEY`, at most `most_bytes` long."""
     document: dict[str, Any] = {
         "schemaVersion": SCHEMA_VERSION,
         "policyUid": result.policy_uid,

@@ -292,16 +292,16 @@ class Failures:
         """The error for an answer above the size limit."""
         return TooLarge(
             Reason.METRICS_INCOMPLETE,
-            f"The answer of Prometheus at {self.address} is larger than {size_words(limit_bytes)} "
-            f"and was not read to the end. {self.meanwhile} {self.fewer}",
+            f"The answer from Prometheus at {self.address} is larger than "
+            f"{size_words(limit_bytes)} and was not read to the end. {self.meanwhile} {self.fewer}",
         )
 
     def broken_off(self, why: object) -> TidegateError:
         """The error for an answer of the right kind that is not whole."""
         return BrokenOff(
             Reason.METRICS_INCOMPLETE,
-            f"The answer of Prometheus at {self.address} cannot be used: {why}. {self.meanwhile} "
-            f"Check its log, and that of a proxy in between.",
+            f"The answer from Prometheus at {self.address} cannot be used: {why}. {self.meanwhile} "
+            f"Check its log, and that of any proxy in between.",
         )
 
     def other_content(self, kind: str, wanted: str, why: Exception | None = None) -> TidegateError:

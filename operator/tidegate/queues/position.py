@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.errors import ForeignContent
+from tidegate_logic.reasons import Reason
 
 VERSION = 1
 LONGEST_BYTES = 4096
@@ -75,7 +76,8 @@ def _note(fields: Mapping[str, Any]) -> PositionNote:
     if version > VERSION:
         raise ForeignContent(
             f"The position was written by a newer Tidegate (version {version}, known is "
-            f"{VERSION}). The topic is left to it; update this forwarder."
+            f"{VERSION}). The topic is left to it; update this forwarder.",
+            Reason.NEWER_VERSION,
         )
     p50, p99, worst = (int(part) for part in fields.get("late_ms", (0, 0, 0)))
     return PositionNote(

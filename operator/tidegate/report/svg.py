@@ -113,10 +113,10 @@ def svg_file(title: str, description: str, parts: Iterable[Markup], *, height: f
 
 
 def element(tag: str, *children: str | None, **attributes: Attribute) -> Markup:
-    """`element("text", "a<b", class_="n", data_tip="x")`; text is escaped, as names are foreign.
+    """`element("text", "a<b", class_="n", data_tip="x")`; text is escaped, as users choose names.
 
-    Children and attributes that are None are left out. Lengths have a tenth of a unit: more digits
-    are only bytes.
+    Children and attributes that are None are left out. Lengths are rounded to a tenth of a unit:
+    more digits would only add bytes.
     """
     written = "".join(
         f' {_name(name)}="{_escaped(_value(value))}"'

@@ -12,6 +12,12 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tidegate.errors import InvalidResource
+from tidegate.queues.names import QueueNames
+from tidegate.resources.delay_queue import (
+    MAX_QUEUE_NAME_LENGTH,
+    DelayQueueSpec,
+    DelayQueueStatus,
+)
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import BrokenRule, Rule, SchemaModel, enforce
 from tidegate.resources.simulation import SIMULATION_API_VERSION, SIMULATION_KIND, SimulationSpec
@@ -73,7 +79,26 @@ class QuotaOverride:
         return f"{self.metadata.namespace}/{self.spec.policy_ref.name}"
 
 
-CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride
+@dataclass(frozen=True, slots=True)
+class DelayQueue:
+    """A queue of messages that wait."""
+
+    metadata: ObjectMeta
+    spec: DelayQueueSpec
+
+    @property
+    def policy_key(self) -> str:
+        """namespace/name of the policy."""
+        reference = self.spec.policy_ref
+        return f"{reference.namespace or self.metadata.namespace}/{reference.name}"
+
+    @property
+    def prefix(self) -> str:
+        """First part of the names of its topics."""
+        return self.spec.topic_prefix or f"{self.metadata.namespace}.{self.metadata.name}"
+
+
+CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride | DelayQueue
 
 
 GROUP = "tidegate.io"
@@ -264,7 +289,58 @@ OVERRIDE = Kind(
     selectable_fields=(".spec.policyRef.name",),
 )
 
-KINDS = (POLICY, TIER, OVERRIDE)
+QUEUE = Kind(
+    kind="DelayQueue",
+    plural="delayqueues",
+    short_name="dq",
+    summary="A queue of messages that are sent on to their target after a delay.",
+    spec=DelayQueueSpec,
+    status=DelayQueueStatus,
+    columns=(
+        Column(
+            name="Policy",
+            json_path=".spec.policyRef.name",
+            description="The policy that the queue belongs to.",
+        ),
+        Column(
+            name="Guarantee",
+            json_path=".spec.guarantee",
+            description="AtLeastOnce or ExactlyOnce.",
+        ),
+        Column(
+            name="Waiting",
+            json_path=".status.summary.waiting",
+            description="Messages that were not sent on yet.",
+            type="integer",
+        ),
+        Column(
+            name="Late",
+            json_path=".status.summary.oldestLateSeconds",
+            description="Seconds that the oldest of them has been due.",
+            type="integer",
+        ),
+        Column(
+            name="Dead",
+            json_path=".status.dead",
+            description="Messages that could not be sent on.",
+            type="integer",
+        ),
+        _READY,
+        _REASON,
+        _AGE,
+    ),
+    rules=(
+        Rule(
+            cel=f"self.metadata.name.size() <= {MAX_QUEUE_NAME_LENGTH}",
+            message=f"metadata.name must have at most {MAX_QUEUE_NAME_LENGTH} characters: it "
+            f"becomes a label and part of topics' names",
+            holds=lambda metadata: len(metadata.name) <= MAX_QUEUE_NAME_LENGTH,
+        ),
+    ),
+    selectable_fields=(".spec.policyRef.name",),
+)
+
+KINDS = (POLICY, TIER, OVERRIDE, QUEUE)
 
 
 # Documents to custom resources, or an error that names the object and its wrong fields.
@@ -296,6 +372,8 @@ def parse_object(document: Mapping[str, Any], *, strict: bool) -> CustomResource
         )
     if kind is POLICY:
         return parse_policy(document, strict=strict)
+    if kind is QUEUE:
+        return parse_queue(document, strict=strict)
     return (
         parse_tier(document, strict=strict)
         if kind is TIER
@@ -334,6 +412,21 @@ def parse_override(document: Mapping[str, Any], *, strict: bool) -> QuotaOverrid
     return QuotaOverride(
         metadata, _spec(document, OverrideSpec, name=_name(OVERRIDE, metadata.key), strict=strict)
     )
+
+
+def parse_queue(document: Mapping[str, Any], *, strict: bool) -> DelayQueue:
+    """The queue in a document of that kind.
+
+    Raises InvalidResource as `parse_object` does, and for a default target that is a topic of the
+    queue itself: the schema cannot see the namespace.
+    """
+    metadata = _metadata(document, QUEUE)
+    name = _name(QUEUE, metadata.key)
+    queue = DelayQueue(metadata, _spec(document, DelayQueueSpec, name=name, strict=strict))
+    if QueueNames(queue.prefix).is_own(queue.spec.target.default):
+        problem = _Problem("spec.target", "target.default must not be a topic of the queue itself")
+        raise _invalid(name, [problem])
+    return queue
 
 
 def parse_simulation(document: Mapping[str, Any]) -> tuple[str, SimulationSpec]:

@@ -14,6 +14,7 @@ import yaml
 
 from lab.kubernetes.tools import Helm
 from tests.integration.chart.rendering import CHART, HERE, objects, only, rendered
+from tidegate.kube.forwarders import labels as queue_labels
 from tidegate.kube.rollup_jobs import labels
 
 pytestmark = pytest.mark.integration
@@ -57,6 +58,8 @@ def test_these_objects_and_no_others_are_there(found: list[dict[str, Any]]) -> N
         ),
         *(f"platform/tidegate{end}" for end in ("", "-leases", "-console", "-console-leases")),
         "kafka/tidegate-strimzi",
+        "platform/tidegate-delay-queues",
+        "billing/tidegate-forwarders",
     ]
     accounts = ["platform/tidegate", "platform/tidegate-console"]
     rollups = [f"{place}/tidegate-rollup" for place in VALUES["rollup"]["namespaces"]]
@@ -64,11 +67,14 @@ def test_these_objects_and_no_others_are_there(found: list[dict[str, Any]]) -> N
         [
             *(f"{kind} {name}" for kind in ("Role", "RoleBinding") for name in rights),
             *(f"ServiceAccount {name}" for name in (*accounts, *rollups)),
-            *(f"NetworkPolicy {name}" for name in (*accounts, *rollups)),
+            *(
+                f"NetworkPolicy {name}"
+                for name in (*accounts, *rollups, "billing/tidegate-forwarders")
+            ),
             *(f"{kind} {name}" for kind in ("Deployment", "Service") for name in accounts),
             *(
                 f"ClusterRole /tidegate-{duty}"
-                for duty in ("view", "owner", "contracts", "overrides")
+                for duty in ("view", "owner", "contracts", "overrides", "queues")
             ),
             "ClusterRole /platform-tidegate-console-reviews",
             "ClusterRoleBinding /platform-tidegate-console-reviews",
@@ -94,6 +100,7 @@ def test_every_object_and_every_pod_has_the_labels_of_the_release(
 def test_what_selects_pods_selects_those_of_its_own_part(found: list[dict[str, Any]]) -> None:
     pods = {name: pod_of(found, name)["metadata"]["labels"] for name in WORKLOADS}
     pods |= {"rollup": labels("orders"), "test": only(found, "Pod")["metadata"]["labels"]}
+    pods["forwarder"] = queue_labels("unpaid")
     selectors = {
         f"{item['kind']} {item['metadata']['name']}": _selector(item["spec"])
         for item in found
@@ -112,6 +119,7 @@ def test_what_selects_pods_selects_those_of_its_own_part(found: list[dict[str, A
         "Service tidegate-console": ["console"],
         "NetworkPolicy tidegate-console": ["console"],
         "NetworkPolicy tidegate-rollup": ["rollup"],
+        "NetworkPolicy tidegate-forwarders": ["forwarder"],
     }
 
 
@@ -212,6 +220,8 @@ def test_the_programs_get_these_arguments(found: list[dict[str, Any]]) -> None:
         f"--rollup-image={VALUES['rollup']['image']}",
         "--rollup-service-account=tidegate-rollup",
         "--rollup-pull-secret=registry",
+        f"--forwarder-image={VALUES['delayQueues']['image']}",
+        "--forwarder-pull-secret=registry",
     ]
     own = [f"tidegate-console{end}" for end in ("", ".platform", ".platform.svc")]
     assert console == [
@@ -256,8 +266,9 @@ def test_network_policies_open_the_ways_that_the_values_name_and_no_others(
         ("tidegate", ("dns", "kafka", "kubernetes", "prometheus", "zookeeper")),
         ("tidegate-console", ("dns", "kubernetes", "prometheus")),
         ("tidegate-rollup", ("dns", "kubernetes", "prometheus", "storage")),
+        ("tidegate-forwarders", ("dns", "kafka", "zookeeper")),
     ):
-        more = {"tidegate": asked["extraEgress"], "tidegate-console": []}
+        more = {"tidegate": asked["extraEgress"], "tidegate-console": [], "tidegate-forwarders": []}
         for item in found:
             if item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == name:
                 assert item["spec"]["policyTypes"] == ["Ingress", "Egress"]

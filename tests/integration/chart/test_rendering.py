@@ -28,6 +28,8 @@ from tests.integration.chart.rendering import (
     rendered,
 )
 from tidegate.cli import app
+from tidegate.kube.forwarders import METRICS_PORT
+from tidegate.kube.forwarders import labels as queue_labels
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS
@@ -233,6 +235,12 @@ def pods_of(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             "securityContext": json.loads(options["--rollup-pod-security-context"]),
             "containers": [container],
         }
+    if "--forwarder-image" in options:
+        container = {"securityContext": json.loads(options["--forwarder-security-context"])}
+        pods["delayQueues"] = {
+            "securityContext": json.loads(options["--forwarder-pod-security-context"]),
+            "containers": [container],
+        }
     return pods
 
 
@@ -273,7 +281,7 @@ def test_the_values_of_the_openshift_page_leave_no_number_that_its_default_rule_
     assert not refused_by_restricted_v2(defaults["tidegate-console"])
 
 
-@pytest.mark.parametrize("part", ["tidegate", "tidegate-console", "rollup"])
+@pytest.mark.parametrize("part", ["tidegate", "tidegate-console", "rollup", "delayQueues"])
 def test_security_contexts_are_changed_field_by_field_and_null_takes_one_away(
     helm: Helm, part: str
 ) -> None:
@@ -281,7 +289,8 @@ def test_security_contexts_are_changed_field_by_field_and_null_takes_one_away(
         "podSecurityContext": {"runAsUser": 2000, "fsGroup": 3000, "seccompProfile": None},
         "securityContext": {"readOnlyRootFilesystem": None, "privileged": False},
     }
-    asked: dict[str, Any] = {"rollup": {"enabled": True}, **CONSOLE}
+    parts: dict[str, Any] = {"rollup": {"enabled": True}, "delayQueues": {"enabled": True}}
+    asked: dict[str, Any] = {**parts, **CONSOLE}
     if part == "tidegate":
         asked |= changed
     else:
@@ -600,6 +609,98 @@ def test_the_rights_without_the_chart_are_those_that_it_gives(helm: Helm, name: 
     )
     given = objects(rendered(helm, rollup={"enabled": True, "executors": {"enabled": True}}))
     assert only(documented, "Role", name=name)["rules"] == only(given, "Role", name=name)["rules"]
+
+
+# --- delay queues ---------------------------------------------------------------------------------
+
+
+def test_without_delay_queues_nothing_but_their_crd_is_there(helm: Helm) -> None:
+    without_crds = rendered(helm, crds={"enabled": False})
+    assert "delayqueues" not in without_crds
+    assert "forwarder" not in without_crds
+    assert "deployments" not in without_crds
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "watched", "places"),
+    [
+        ({}, "Role", ["platform"], ["platform"]),
+        ({"watch": {"namespaces": ["shop", "web"]}}, "Role", ["shop", "web"], ["shop", "web"]),
+        (
+            {
+                "watch": {"namespaces": ["shop", "web"]},
+                "delayQueues": {"enabled": True, "namespaces": ["web"]},
+            },
+            "Role",
+            ["shop", "web"],
+            ["web"],
+        ),
+        (
+            {
+                "watch": {"allNamespaces": True},
+                "delayQueues": {"enabled": True, "namespaces": ["web"]},
+            },
+            "ClusterRole",
+            [None],
+            ["web"],
+        ),
+    ],
+)
+def test_deployments_may_be_made_only_in_the_namespaces_of_queues(
+    helm: Helm,
+    values: dict[str, Any],
+    kind: str,
+    watched: list[str | None],
+    places: list[str],
+) -> None:
+    found = objects(rendered(helm, **{"delayQueues": {"enabled": True}, **values}))
+    documented = objects(
+        (CHECKOUT / "examples" / "delay-queues" / "rights.yaml").read_text(encoding="utf-8")
+    )
+    for each in (kind, f"{kind}Binding"):
+        roles = of(found, each, "tidegate-delay-queues")
+        assert sorted(role["metadata"].get("namespace") for role in roles) == watched
+    for each in ("Role", "RoleBinding"):
+        roles = of(found, each, "tidegate-forwarders")
+        assert sorted(role["metadata"]["namespace"] for role in roles) == places
+    assert (
+        of(found, kind, "tidegate-delay-queues")[0]["rules"]
+        == only(documented, "ClusterRole", name="tidegate-delay-queues")["rules"]
+    )
+    assert (
+        of(found, "Role", "tidegate-forwarders")[0]["rules"]
+        == only(documented, "Role", name="tidegate-forwarders")["rules"]
+    )
+    with_deployments = [
+        item["metadata"]["name"]
+        for item in found
+        if any("deployments" in rule.get("resources", ()) for rule in item.get("rules") or ())
+    ]
+    assert set(with_deployments) == {"tidegate-forwarders"}
+
+
+def test_forwarders_get_the_image_beside_the_operators_and_its_pull_secrets(helm: Helm) -> None:
+    found = objects(
+        rendered(helm, delayQueues={"enabled": True}, imagePullSecrets=[{"name": "registry"}])
+    )
+    arguments = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--forwarder-image=tidegate-forwarder:0.1.0" in arguments
+    assert "--forwarder-pull-secret=registry" in arguments
+
+
+def test_the_network_policy_of_forwarders_is_for_their_pods_and_their_metrics(helm: Helm) -> None:
+    found = objects(rendered(helm, EVERYTHING))
+    (policy,) = of(found, "NetworkPolicy", "tidegate-forwarders")
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= queue_labels("unpaid").items()
+    assert [port["port"] for port in policy["spec"]["ingress"][0]["ports"]] == [METRICS_PORT]
+
+
+def test_people_who_may_make_queues_have_a_role_of_their_own(helm: Helm) -> None:
+    found = objects(rendered(helm, delayQueues={"enabled": True}))
+    rules = only(found, "ClusterRole", name="tidegate-queues")["rules"]
+    assert [rule["resources"] for rule in rules if "create" in rule["verbs"]] == [["delayqueues"]]
+    view = only(found, "ClusterRole", name="tidegate-view")["rules"]
+    assert "delayqueues" in view[0]["resources"]
 
 
 # --- beside Strimzi -------------------------------------------------------------------------------

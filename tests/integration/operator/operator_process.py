@@ -24,8 +24,8 @@ from tests.integration.operator.installation import LEASE_NAMESPACE
 
 
 class OperatorProcess:
-    """`tidegate run` on one namespace, started by the command `under` if there is one. Tests read
-    its log, so that they wait for events and not for a time.
+    """`tidegate run` on one namespace, with more `options`, started by the command `under` if there
+    is one. Tests read its log, so that they wait for events and not for a time.
     """
 
     def __init__(
@@ -36,10 +36,15 @@ class OperatorProcess:
         *,
         name: str = "operator",
         under: Sequence[str] = (),
+        options: Sequence[str] = (),
     ) -> None:
         self._process: Process = start(
             name,
-            [*under, *operator_command(api.kubeconfig, namespace, lease_namespace=LEASE_NAMESPACE)],
+            [
+                *under,
+                *operator_command(api.kubeconfig, namespace, lease_namespace=LEASE_NAMESPACE),
+                *options,
+            ],
             log_path=directory / f"{name}.log",
             # Tests start it many times; compiling its libraries each time would take longer than
             # all the rest.

@@ -13,11 +13,12 @@ from hypothesis import given
 from kubernetes import client
 
 from lab.kubernetes.api import KubeApi
+from lab.kubernetes.tools import KubectlFailed
 from tests.doubles.kubectl import kubectl_get
 from tests.integration.conftest import CHECKOUT
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
 from tests.unit.resources.bent_input import OFTEN, bent_objects, refusal_of_model
-from tests.unit.resources.documents import Document, override, policy, tier
+from tests.unit.resources.documents import Document, override, policy, queue, tier
 from tests.unit.resources.sound_input import SOUND
 from tests.unit.tutorials.played import Tutorial, objects_of
 from tidegate.resources import GROUP, KINDS, VERSION, Kind
@@ -167,6 +168,20 @@ OVERRIDE_STATUS = {
 }
 
 
+QUEUE_STATUS = {
+    "observedGeneration": 1,
+    "conditions": [{**READY, "reason": "Forwarding"}],
+    "topicPrefix": "shop.unpaid",
+    "delays": [
+        {"seconds": 5, "topics": 2, "waiting": 12, "oldestLateSeconds": 3, "perSecond": 7},
+        {"seconds": 600, "topics": 4},
+    ],
+    "forwarders": [{"name": "unpaid-forwarders-1-x", "topics": 6}],
+    "dead": 4,
+    "summary": {"waiting": 12, "oldestLateSeconds": 3},
+}
+
+
 def create(
     served: KubeApi, document: dict[str, object], name: str, status: dict[str, object]
 ) -> None:
@@ -220,6 +235,7 @@ def test_the_category_lists_all_kinds(served: KubeApi, unique_name: str) -> None
         (policy(), POLICY_STATUS),
         (tier(), TIER_STATUS),
         (override(), OVERRIDE_STATUS),
+        (queue(), QUEUE_STATUS),
     ):
         create(served, document, unique_name, status)
     listed = served.kubectl("get", "tidegate", "-n", "streaming", "-o", "name").split()
@@ -227,6 +243,7 @@ def test_the_category_lists_all_kinds(served: KubeApi, unique_name: str) -> None
         "brokerbandwidthpolicy.tidegate.io",
         "businesstier.tidegate.io",
         "quotaoverride.tidegate.io",
+        "delayqueue.tidegate.io",
     }
 
 
@@ -260,6 +277,56 @@ def test_an_override_shows_policy_target_state_and_end(served: KubeApi, unique_n
     }
     found = json.loads(served.kubectl("get", "qo", unique_name, "-n", "streaming", "-o", "json"))
     assert found["status"] == OVERRIDE_STATUS
+
+
+@pytest.mark.usefixtures("answer")
+def test_a_queue_shows_policy_guarantee_and_what_waits(served: KubeApi, unique_name: str) -> None:
+    create(served, queue(), unique_name, QUEUE_STATUS)
+    shown = columns(served.kubectl("get", "dq", unique_name, "-n", "streaming"))
+    del shown["AGE"]
+    assert shown == {
+        "NAME": unique_name,
+        "POLICY": "orders",
+        "GUARANTEE": "AtLeastOnce",
+        "WAITING": "12",
+        "LATE": "3",
+        "DEAD": "4",
+        "READY": "True",
+    }
+    found = json.loads(served.kubectl("get", "dq", unique_name, "-n", "streaming", "-o", "json"))
+    assert found["status"] == QUEUE_STATUS
+
+
+@pytest.mark.usefixtures("answer")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topicPrefix": "shop.paid"},
+        {"topicPrefix": None},
+        {"policyRef": {"name": "others"}},
+        {"policyRef": {"namespace": None}},
+    ],
+    ids=str,
+)
+def test_prefix_and_policy_of_a_queue_stay_as_they_were(
+    change: dict[str, object], served: KubeApi, unique_name: str
+) -> None:
+    create(served, queue(), unique_name, QUEUE_STATUS)
+    patch = json.dumps({"spec": change})
+    refused = _patched(served, unique_name, patch)
+    assert refused is not None
+    assert f"spec.{next(iter(change))}" in refused
+    assert "cannot be changed" in refused
+    growing = json.dumps({"spec": {"delays": [{"seconds": 7}], "forwarders": {"replicas": 3}}})
+    assert _patched(served, unique_name, growing) is None
+
+
+def _patched(served: KubeApi, name: str, patch: str) -> str | None:
+    try:
+        served.kubectl("patch", "dq", name, "-n", "streaming", "--type=merge", "-p", patch)
+    except KubectlFailed as refused:
+        return str(refused)
+    return None
 
 
 @pytest.mark.usefixtures("answer")

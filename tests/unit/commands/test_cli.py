@@ -132,6 +132,26 @@ def test_what_people_wait_for_imports_no_command_and_no_client(
     assert shown in ended.stdout
 
 
+def test_the_help_of_a_command_imports_what_its_options_need_and_no_more() -> None:
+    """So that each answers within 0.3 s of processor: these take longer alone, or together."""
+    heavy = {"numpy", "pyarrow", "urllib3", "kazoo", "kopf", "kubernetes", "pyspark", "nicegui"}
+    heavy |= {f"tidegate.{name}" for name in ("observe", "resources", "control.reconcile")}
+    heavy |= {f"tidegate.{name}" for name in ("rollup.schemas", "report.request", "console.server")}
+    script = (
+        "import sys; from tidegate.cli import _ENTRIES, main; "
+        "commands = {name: entry.command(name) for name, entry in _ENTRIES.items()}; "
+        "every = [(name, *more) for name, one in commands.items() "
+        "for more in [(), *((inner,) for inner in getattr(one, 'commands', ()))]]; "
+        "codes = {main([*names, '--help']) for names in every}; "
+        "print('imported:', len(every), *codes, *sorted(sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    count, code, *imported = ended.stdout.partition("imported:")[2].split()
+    assert (int(count) > 30, code) == (True, "0"), ended.stderr
+    assert "tidegate.commands.report" in imported
+    assert set(imported) & heavy == set()
+
+
 @pytest.mark.parametrize("started_as", ["tidegate", "kubectl-tidegate"])
 def test_both_entry_points_are_the_same_program_by_its_own_name(
     started_as: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

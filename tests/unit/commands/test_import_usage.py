@@ -156,7 +156,7 @@ def test_comments_say_the_peak_the_period_and_how_much_is_known(cluster: Any) ->
 
 def test_who_gets_none_is_said(cluster: Any) -> None:
     said = cluster.run("import", *USAGE).err
-    assert "1 client moved nothing in this time" in said
+    assert "1 client had no traffic in this time" in said
     assert "user=checkout, client-id=mirror" in said
     assert "1 client seen for less than a day" in said
 

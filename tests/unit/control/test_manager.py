@@ -4,9 +4,9 @@ orderly end.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client import generate_latest
@@ -18,9 +18,20 @@ from tidegate.control import manager as manager_module
 from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop, Manager
 from tidegate.control.orphans import ORPHAN_AFTER_SECONDS
+from tidegate.control.queues.watch import DRAIN_FINALIZER
 from tidegate.control.runtime import Cause, Clock, Wakeup
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
+from tidegate.errors import NotFound
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    DELAY_QUEUES,
+    QUOTA_OVERRIDES,
+    Listing,
+    ObjectRef,
+    ResourceKind,
+)
 from tidegate.kube.cache import Change
+from tidegate_logic.reasons import Reason
 
 KEY = "streaming/orders"
 
@@ -413,6 +424,59 @@ def test_of_a_policy_in_a_namespace_that_is_not_watched_nothing_is_said(
         if raw["metadata"]["name"] == "theirs"
     )
     assert "status" not in theirs
+
+
+def _queue(stage: Stage) -> ObjectRef:
+    """A queue that was drained once, by a policy that is not there any more."""
+    stage.world.optional_kinds.append(DELAY_QUEUES)
+    metadata = {"name": "unpaid", "namespace": "streaming", "finalizers": [DRAIN_FINALIZER]}
+    spec = {"policyRef": {"name": "orders"}}
+    made = stage.kubernetes.create(DELAY_QUEUES, {"metadata": metadata, "spec": spec})
+    return ObjectRef.of(DELAY_QUEUES, made)
+
+
+def test_a_queue_without_its_policy_is_reported(stage: Stage, start: Start) -> None:
+    queue = _queue(stage)
+    replica = start()
+    eventually(lambda: stage.cache.snapshot(DELAY_QUEUES), "the queue to be seen")
+    _orphaned_for_long(stage, replica)
+    eventually(
+        lambda: _tick(replica) or stage.kubernetes.get(queue).get("status"), "the queue's status"
+    )
+    assert stage.condition(queue) == ("False", "PolicyNotFound")
+
+
+def test_a_deleted_queue_without_its_policy_is_let_go(stage: Stage, start: Start) -> None:
+    queue = _queue(stage)
+    stage.kubernetes.delete(queue)
+    replica = start()
+    eventually(lambda: stage.cache.snapshot(DELAY_QUEUES), "the queue to be seen")
+    _orphaned_for_long(stage, replica)
+    eventually(
+        lambda: _tick(replica) or not stage.kubernetes.list_all(DELAY_QUEUES), "the queue's end"
+    )
+
+
+def test_an_optional_kind_that_is_not_served_is_no_reason_to_list_the_others_more_often(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.world.optional_kinds.append(DELAY_QUEUES)
+    listed: list[ResourceKind] = []
+    list_all = stage.kubernetes.list_all
+
+    def refuse(kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
+        listed.append(kind)
+        if kind == DELAY_QUEUES:
+            raise NotFound(Reason.LIST_INCOMPLETE, "Kubernetes does not serve it.")
+        return cast(Listing, list_all(kind, namespaces))
+
+    monkeypatch.setattr(stage.kubernetes, "list_all", refuse)
+    replica = start()
+    eventually(lambda: DELAY_QUEUES in listed, "the lists")
+    stage.now += stage.world.settings.relist_seconds - 1
+    for _ in range(5):
+        replica.manager._tick()
+    assert listed.count(BROKER_BANDWIDTH_POLICIES) == listed.count(DELAY_QUEUES) == 1
 
 
 def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears(

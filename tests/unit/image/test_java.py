@@ -248,4 +248,4 @@ def test_what_the_operator_has_already_is_not_installed_again(
     )
     locked = {"": common, "rollup": common.replace("six==", f"{further}six==")}
     monkeypatch.setattr(packages, "locked_requirements", lambda extra="": locked[extra])
-    assert packages.rollup_requirements() == further
+    assert packages.extra_requirements("rollup") == further

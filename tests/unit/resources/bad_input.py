@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.unit.resources.documents import ABSENT, Document, member, override, policy, tier
+from tests.unit.resources.documents import ABSENT, Document, member, override, policy, queue, tier
 from tidegate.errors import InvalidResource
 from tidegate.resources import parse_object
 
@@ -1167,4 +1167,170 @@ BAD_OVERRIDES = (
 )
 
 
-BAD_INPUT = (*BAD_TIERS, *BAD_POLICIES, *BAD_OVERRIDES, *BAD_ROLLUPS)
+# --- DelayQueue -----------------------------------------------------------------------------------
+
+
+def _long_queue_name() -> Document:
+    document = queue()
+    document["metadata"]["name"] = "q" * 64
+    return document
+
+
+_DELAYS, _ALLOWED_TARGET, _DEFAULT = (
+    "spec.delays",
+    "spec.target.allowed[0]",
+    "spec.target.default",
+)
+BAD_QUEUES = (
+    BadInput("queue name over 63", _long_queue_name(), ""),
+    BadInput(
+        "queue without a policy",
+        queue({"policyRef": ABSENT}),
+        "spec.policyRef",
+        server_says="Required value",
+    ),
+    BadInput(
+        "queue without a guarantee",
+        queue({"guarantee": ABSENT}),
+        "spec.guarantee",
+        server_says="Required value",
+    ),
+    BadInput(
+        "unknown guarantee",
+        queue({"guarantee": "AtMostOnce"}),
+        "spec.guarantee",
+        server_says='supported values: "AtLeastOnce", "ExactlyOnce"',
+    ),
+    BadInput(
+        "queue without delays", queue({"delays": []}), _DELAYS, server_says="at least 1 items"
+    ),
+    BadInput(
+        "delay of 0",
+        queue({"delays.0.seconds": 0}),
+        "spec.delays[0].seconds",
+        server_says="greater than or equal to 1",
+    ),
+    BadInput(
+        "delay of more than a year",
+        queue({"delays.0.seconds": 31_536_001}),
+        "spec.delays[0].seconds",
+        server_says="less than or equal to 31536000",
+    ),
+    BadInput(
+        "delay without seconds",
+        queue({"delays.0": {"topics": 2}}),
+        "spec.delays[0].seconds",
+        server_says="Required value",
+    ),
+    BadInput(
+        "delays alike",
+        queue({"delays": [{"seconds": 5}, {"seconds": 5, "topics": 2}]}),
+        _DELAYS,
+        server_says="Duplicate value",
+    ),
+    BadInput(
+        "delay without topics",
+        queue({"delays.0.topics": 0}),
+        "spec.delays[0].topics",
+        server_says="greater than or equal to 1",
+    ),
+    BadInput(
+        "more topics than one queue may have",
+        queue({"delays": [{"seconds": n, "topics": 128} for n in range(1, 6)]}),
+        _DELAYS,
+    ),
+    BadInput("prefix that begins with a dot", queue({"topicPrefix": ".a"}), "spec.topicPrefix"),
+    BadInput("internal prefix", queue({"topicPrefix": "__a"}), "spec.topicPrefix"),
+    BadInput("prefix with a slash", queue({"topicPrefix": "a/b"}), "spec.topicPrefix"),
+    BadInput(
+        "prefix with which a topic's name would be too long",
+        queue({"topicPrefix": "a" * 201}),
+        "spec.topicPrefix",
+        server_says="Too long",
+    ),
+    BadInput(
+        "queue without targets",
+        queue({"target.allowed": []}),
+        "spec.target.allowed",
+        server_says="at least 1 items",
+    ),
+    BadInput(
+        "target allowed twice",
+        queue({"target.allowed": ["orders.due", "orders.due"]}),
+        "spec.target.allowed",
+        server_says="Duplicate value",
+    ),
+    BadInput(
+        "internal target allowed",
+        queue({"target.allowed.0": "__consumer_offsets"}),
+        _ALLOWED_TARGET,
+    ),
+    BadInput(
+        "pattern of targets with a star in the middle",
+        queue({"target.allowed.0": "a*b"}),
+        _ALLOWED_TARGET,
+        server_says="should match",
+    ),
+    BadInput("internal default target", queue({"target.default": "__a"}), _DEFAULT),
+    BadInput("default target that is no topic", queue({"target.default": "a b"}), _DEFAULT),
+    BadInput("default target of one dot", queue({"target.default": "."}), _DEFAULT),
+    BadInput("default target that is not allowed", queue({"target.default": "invoices"}), _DEFAULT),
+    BadInput(
+        "level topic as target",
+        queue({"target": {"allowed": ["*"], "default": "shop.unpaid.5.0"}}),
+        "spec.target",
+    ),
+    BadInput(
+        "dead topic as target",
+        queue({"target": {"allowed": ["*"], "default": "shop.unpaid.dead"}}),
+        "spec.target",
+    ),
+    BadInput(
+        "control topic as target",
+        queue({"target": {"allowed": ["*"], "default": "shop.unpaid.control"}}),
+        "spec.target",
+    ),
+    BadInput(
+        "no forwarders",
+        queue({"forwarders.replicas": 0}),
+        "spec.forwarders.replicas",
+        server_says="greater than or equal to 1",
+    ),
+    BadInput(
+        "memory in gigabytes",
+        queue({"forwarders.resources.limits.memory": "1GB"}),
+        "spec.forwarders.resources.limits.memory",
+    ),
+    BadInput(
+        "processor of 0",
+        queue({"forwarders.resources.limits.cpu": "0"}),
+        "spec.forwarders.resources.limits.cpu",
+    ),
+    BadInput(
+        "grace of a second",
+        queue({"topics.graceSeconds": 1}),
+        "spec.topics.graceSeconds",
+        server_says="greater than or equal to 60",
+    ),
+    BadInput(
+        "no replicas of a topic",
+        queue({"topics.replicationFactor": 0}),
+        "spec.topics.replicationFactor",
+        server_says="greater than or equal to 1",
+    ),
+    BadInput("certificate of a queue without tls", queue({"tls": ABSENT}), "spec.tls"),
+    BadInput(
+        "queue's login without a password",
+        queue({"authentication.passwordSecret": ABSENT}),
+        "spec.authentication.passwordSecret",
+    ),
+    BadInput(
+        "unknown deletion policy",
+        queue({"deletionPolicy": "Restore"}),
+        "spec.deletionPolicy",
+        server_says='supported values: "Drain", "Keep"',
+    ),
+)
+
+
+BAD_INPUT = (*BAD_TIERS, *BAD_POLICIES, *BAD_OVERRIDES, *BAD_ROLLUPS, *BAD_QUEUES)

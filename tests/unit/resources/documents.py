@@ -214,6 +214,44 @@ _OVERRIDE: Document = {
 }
 
 
+_QUEUE: Document = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "DelayQueue",
+    "metadata": {"name": "unpaid", "namespace": "streaming"},
+    "spec": {
+        "policyRef": {"name": "orders", "namespace": "streaming"},
+        "authentication": {
+            "type": "scram-sha-512",
+            "username": "forwarder",
+            "passwordSecret": {"secretName": "forwarder", "password": "password"},
+            "certificateAndKey": {
+                "secretName": "forwarder",
+                "certificate": "user.crt",
+                "key": "user.key",
+            },
+        },
+        "tls": {
+            "trustedCertificates": [
+                {"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"}
+            ]
+        },
+        "topicPrefix": "shop.unpaid",
+        "guarantee": "AtLeastOnce",
+        "delays": [{"seconds": 5, "topics": 2}, {"seconds": 600, "topics": 4}],
+        "target": {"allowed": ["orders.*", "returns"], "default": "orders.due"},
+        "forwarders": {
+            "replicas": 2,
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "128Mi"},
+                "limits": {"cpu": "1.5", "memory": "512Mi"},
+            },
+        },
+        "topics": {"replicationFactor": 3, "graceSeconds": 86400},
+        "deletionPolicy": "Drain",
+    },
+}
+
+
 def policy(changes: Mapping[str, object] | None = None) -> Document:
     """A sound policy that uses every field; `changes` maps dotted paths below spec to values,
     ABSENT to leave out.
@@ -231,6 +269,11 @@ def tier(changes: Mapping[str, object] | None = None) -> Document:
 def override(changes: Mapping[str, object] | None = None) -> Document:
     """A sound override of one member; `changes` as for `policy`."""
     return _changed(_OVERRIDE, changes or {})
+
+
+def queue(changes: Mapping[str, object] | None = None) -> Document:
+    """A sound queue that uses every field; `changes` as for `policy`."""
+    return _changed(_QUEUE, changes or {})
 
 
 def _changed(document: Document, changes: Mapping[str, object]) -> Document:

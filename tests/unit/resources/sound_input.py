@@ -1,6 +1,6 @@
 """Sound objects that ask much of a schema: models and API servers accept each."""
 
-from tests.unit.resources.documents import ABSENT, Document, member, override, policy, tier
+from tests.unit.resources.documents import ABSENT, Document, member, override, policy, queue, tier
 
 SOUND: dict[str, Document] = {
     "a policy that uses every field": policy(),
@@ -62,4 +62,16 @@ SOUND: dict[str, Document] = {
     ),
     "an end that is over": override({"expiresAt": "2001-01-01T00:00:00Z"}),
     "every topic": tier({"members.0.topics": ["*"]}),
+    "a queue that uses every field": queue(),
+    "a queue that needs only what has no default": queue(
+        dict.fromkeys(("authentication", "tls", "topicPrefix", "forwarders", "topics"), ABSENT)
+        | {"delays": [{"seconds": 1}], "deletionPolicy": ABSENT, "policyRef.namespace": ABSENT}
+    ),
+    "a queue of the most topics": queue(
+        {"delays": [{"seconds": n, "topics": 8} for n in range(1, 65)]}
+    ),
+    "a queue with the longest prefix": queue({"topicPrefix": "a" * 200}),
+    "a target that looks like a topic of another queue": queue(
+        {"target": {"allowed": ["*"], "default": "shop.paid.5.0"}}
+    ),
 }

@@ -11,13 +11,14 @@ import yaml
 
 from tests.goldens.golden import numbers
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
-from tests.unit.resources.documents import ABSENT, member, override, policy, tier
+from tests.unit.resources.documents import ABSENT, member, override, policy, queue, tier
 from tidegate.errors import InvalidResource
 from tidegate.resources import (
     BrokerBandwidthPolicy,
     BusinessTier,
     parse_object,
     parse_policy,
+    parse_queue,
     parse_tier,
 )
 from tidegate.resources.rates import CEILING_BYTES_PER_SECOND
@@ -203,10 +204,19 @@ def test_what_must_hold_reads_like_this(golden: Callable[[str], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [policy(), tier(), override()], ids=["policy", "tier", "override"]
+    "document",
+    [policy(), tier(), override(), queue()],
+    ids=["policy", "tier", "override", "queue"],
 )
 def test_the_sound_objects_that_the_table_bends_are_accepted(document: dict[str, object]) -> None:
     assert parse_object(document, strict=True).metadata.namespace == "streaming"
+
+
+def test_the_default_prefix_has_the_namespace_and_keeps_its_own_topics_from_being_targets() -> None:
+    document = queue({"topicPrefix": ABSENT})
+    assert parse_queue(document, strict=True).prefix == "streaming.unpaid"
+    target = {"allowed": ["*"], "default": "streaming.unpaid.600.3"}
+    assert wrong_fields(queue({"topicPrefix": ABSENT, "target": target})) == ["spec.target"]
 
 
 # --- examples -------------------------------------------------------------------------------------

@@ -70,7 +70,8 @@ def test_a_crd_file_shows_every_rule_where_it_holds_and_needs_no_anchors(kind: K
 def test_nothing_in_a_crd_makes_gitops_see_drift(kind: Kind) -> None:
     for path, value in walked(crd_document(kind)):
         assert value not in ([], {}), f"{path} is empty"
-        assert not path.endswith(".default"), path
+        is_a_field = path.endswith(".properties.default")  # DelayQueue has one of that name
+        assert is_a_field or not path.endswith(".default"), path
 
 
 def walked(value: object, path: str = "") -> Iterator[tuple[str, object]]:

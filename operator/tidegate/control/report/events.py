@@ -44,7 +44,9 @@ _TROUBLED = frozenset(
     }
 )
 # asked for, so no warning
-_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})
+_EXPECTED = frozenset(
+    {Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED, Reason.DRAINING, Reason.STARTING}
+)
 # in the Event of Ready already, or no news on a first pass
 _QUIET = frozenset(
     {
@@ -121,6 +123,9 @@ _TROUBLE = {
     "Conflict": Truth.TRUE,
     "RollupsCurrent": Truth.FALSE,
     "ReplicationCurrent": Truth.FALSE,
+    "RecordsLost": Truth.TRUE,
+    "ClockWrong": Truth.TRUE,
+    "DeadLetters": Truth.TRUE,
 }
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 import structlog
 
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import Verdict, shortened, stalled
+from tidegate.control.report.conditions import Truth, Verdict, ready, shortened, stalled
 from tidegate.control.report.events import (
     NORMAL,
     WARNING,
@@ -59,6 +59,7 @@ from tidegate.errors import (
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    DELAY_QUEUES,
     QUOTA_OVERRIDES,
     EventType,
     JsonObject,
@@ -70,6 +71,7 @@ from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import Answers, StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.observe.declared import Declared, object_key
+from tidegate.resources.delay_queue import DelayQueueStatus
 from tidegate.resources.schema import SchemaModel
 from tidegate.resources.status import LedgerStatus, PolicyStatus
 from tidegate_logic.contracts.desired import MemberReport
@@ -323,6 +325,12 @@ class Reporter:
         """Report tiers and overrides, each with the key of its policy, which does not exist."""
         self._publisher.publish([_without_policy(*named) for named in objects])
 
+    def queues(
+        self, found: Iterable[tuple[JsonObject, DelayQueueStatus, Sequence[Verdict]]]
+    ) -> None:
+        """Report DelayQueues, each with its status and its conditions, Ready first."""
+        self._publisher.publish([_of_queue(*one) for one in found])
+
     def took_claim_over(self, policy: JsonObject, message: str) -> None:
         """Report that the claim was another policy's. That one sees it in its next pass."""
         self._send(policy, EventDraft(WARNING, Reason.CLAIM_TAKEN_OVER, message))
@@ -364,6 +372,9 @@ def _without_policy(kind: ResourceKind, raw: JsonObject, policy_key: str) -> Rep
         f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
         f"becomes Ready by itself when it appears"
     )
+    if kind == DELAY_QUEUES:
+        verdict = ready(Truth.FALSE, Reason.POLICY_NOT_FOUND, text)
+        return _of_queue(raw, DelayQueueStatus(), (verdict,))
     if kind == QUOTA_OVERRIDES:
         return _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
     return _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
@@ -407,6 +418,11 @@ def _of_tier(
 def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
     events = condition_events(_status(raw), verdict.verdicts)
     return Report(QUOTA_OVERRIDES, raw, verdict.status, _with_stalled(verdict.verdicts), events)
+
+
+def _of_queue(raw: JsonObject, status: DelayQueueStatus, verdicts: Sequence[Verdict]) -> Report:
+    events = condition_events(_status(raw), verdicts)
+    return Report(DELAY_QUEUES, raw, status, _with_stalled(verdicts), events)
 
 
 def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:

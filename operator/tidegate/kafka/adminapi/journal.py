@@ -208,7 +208,7 @@ class Journal:
                 self.items[entity] = Item(self.topic, entity, entry.offset, entry.value)
 
     def item(self, entity: Entity) -> Item | None:
-        """What it has of this entity."""
+        """The last entry for this entity; None = there is none."""
         return self.items.get(entity)
 
 

@@ -343,7 +343,7 @@ class Exchange:
                     return read(self._answer(response, until))
         except NoSlot:
             number = self._settings.parallel_requests
-            why = f"{number} other requests of this machine were running all the time"
+            why = f"this machine's limit of parallel requests ({number}) was used up throughout"
             raise self.failures.unreachable(
                 why, "Allow more time, or more parallel requests."
             ) from None

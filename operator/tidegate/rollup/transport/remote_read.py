@@ -336,7 +336,7 @@ def _checked(kind: AnswerKind, answer: Answer, read: Callable[[Answer], Result])
     except (UnknownEncoding, Histograms) as error:
         failures = answer.failures
         raise InvalidResource(
-            f"The answer of Prometheus at {failures.address} has chunks {error} instead of "
+            f"The answer from Prometheus at {failures.address} has chunks {error} instead of "
             f"counters or gauges. {failures.meanwhile} Select only metrics that are plain numbers.",
             Reason.METRICS_UNREADABLE,
         ) from error

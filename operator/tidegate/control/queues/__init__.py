@@ -1,0 +1,1 @@
+"""The operator's side of DelayQueues: topics, claims, forwarders and statuses."""
