@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from tidegate.errors import RetryLater
+from tidegate.errors import RetryLater, UserActionRequired
 from tidegate.forwarder.at_least_once import AtLeastOnce
 from tidegate.forwarder.brokers import Brokers
 from tidegate.forwarder.exactly_once import ExactlyOnce
@@ -34,6 +34,7 @@ from tidegate.forwarder.settings import (
 from tidegate.forwarder.targets import Targets
 from tidegate.queues.names import Guarantee
 from tidegate_logic.queues.due import DueHeap
+from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
 
@@ -103,6 +104,7 @@ class Forwarder:
         self._heap = DueHeap()
         self._sender = self._new_sender()
         self._levels: dict[str, Level] = {}
+        self._leaving: set[str] = set()
         self._next_duties_ms = self._next_claim_ms = float("-inf")
 
     def run(self, stop: threading.Event) -> None:
@@ -194,9 +196,10 @@ class Forwarder:
 
     def _release(self) -> None:
         """Let go of levels that another member is to have, once nothing of them is on its way."""
-        for name in self._keeper.unwanted & self._levels.keys():
+        for name in self._keeper.unwanted & self._levels.keys() | self._leaving:
             level = self._levels[name]
             level.is_leaving = True
+            self._leaving.add(name)  # also if it is wanted again by then: it is taken over again
             if self._sender.is_idle(level):
                 self._let_go(level)
 
@@ -216,6 +219,7 @@ class Forwarder:
         self._sender.forget(level)
         self._heap.drop(level.name)
         del self._levels[level.name]
+        self._leaving.discard(level.name)
         level.close()
         self._keeper.release(level.name)
         self._metrics.level_topics.set(len(self._levels))
@@ -267,6 +271,20 @@ class Forwarder:
         self._brokers.close()
 
 
+def _opened(
+    settings: ForwarderSettings, membership: Membership, metrics: ForwarderMetrics
+) -> Forwarder:
+    try:
+        return Forwarder(settings, membership, metrics)
+    except KafkaException as error:
+        membership.close()
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"librdkafka does not accept the connection's settings ({error.args[0].str()}). "
+            "Nothing is forwarded. Correct the address or the login's files.",
+        ) from error
+
+
 def _words(level: Level) -> tuple[object, ...]:
     """What of a note is worth a commit when it changes."""
     note = level.note
@@ -290,7 +308,7 @@ def forward(
             stop.wait(_JOIN_AGAIN_SECONDS)
             continue
         try:
-            Forwarder(settings, membership, metrics).run(stop)
+            _opened(settings, membership, metrics).run(stop)
         except StartAgain as reason:
             log.warning(
                 "another member may have taken over; starts again under a new name",

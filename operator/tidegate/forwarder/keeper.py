@@ -131,6 +131,8 @@ class Keeper(threading.Thread):
         now = time.monotonic()
         if not self._is_starting() and now - self._probed_at < _PROBE_SECONDS:
             return
+        if self._probes and self._brokers.clock_problem:
+            log.warning("the brokers' clock is not measured", problem=self._brokers.clock_problem)
         if self._settings.names.control_topic in self.listing.topics:  # brokers may create others
             self._brokers.probe()
             self._probes += 1

@@ -104,13 +104,7 @@ class Outbox:
                 headers, target = _headers_of(message)
                 verdict = judge(target)
             except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
-                headers, verdict = (
-                    [],
-                    self.targets.dead(
-                        DeadReason.UNREADABLE_HEADERS,
-                        "the name of a header is not UTF-8; the headers are left out",
-                    ),
-                )
+                headers, verdict = [], self.targets.unreadable
             if verdict.reason is DeadReason.NOT_FOUND and not self.has_new_listing():
                 level.stopped_until_ms = now_ms + _LISTING_MS
                 break

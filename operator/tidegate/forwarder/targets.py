@@ -48,6 +48,10 @@ class Targets:
         self._names = settings.names
         self.dead_topic = settings.names.dead_topic
         self._default = settings.default_target
+        self.unreadable = self.dead(
+            DeadReason.UNREADABLE_HEADERS,
+            "the name of a header is not UTF-8; the headers are left out",
+        )
         patterns = "|".join(re.escape(one).replace(r"\*", ".*") for one in settings.allowed)
         self._allowed = re.compile(f"(?:{patterns})")
         self._existing: frozenset[str] = frozenset()

@@ -21,6 +21,8 @@ from tidegate_logic.reasons import Reason
 
 CLAIM_VERSION = 1
 _CLAIM = "claim/"
+# forwarders measure the brokers' clock by records that they write there, under another key
+_APPEND_TIMES = {"message.timestamp.type": "LogAppendTime"}
 _NOT_AUTHORIZED = {29, 30, 31, 53}
 
 
@@ -89,7 +91,8 @@ class PrefixClaims:
 
     def _control(self, names: QueueNames) -> _Control:
         return self._controls.setdefault(
-            names.prefix, _Control(LedgerLog(self._client, names.control_topic))
+            names.prefix,
+            _Control(LedgerLog(self._client, names.control_topic, settings=_APPEND_TIMES)),
         )
 
     def _read(self, control: _Control) -> None:

@@ -7,7 +7,7 @@ producer is given up and the next one reads what became of its transaction.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +68,12 @@ class _Producer:
 class LedgerLog:
     """The topic `topic` of one cluster. One thread at a time may use it."""
 
-    def __init__(self, client: AdminClient, topic: str) -> None:
+    def __init__(
+        self, client: AdminClient, topic: str, *, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings` are further ones of a topic that is made here."""
         self.topic = topic
+        self._settings = settings or {}
         self._client = client
         self._position = 0
         self._read_at_seconds = time.monotonic()
@@ -394,13 +398,14 @@ class LedgerLog:
     def _create(self) -> None:
         answer = self._client.metadata()
         replicas = min(_MOST_REPLICAS, len(answer.brokers))
+        settings = {**_settings(replicas), **self._settings}
         config = protocol.admin.CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
         topic = protocol.admin.CreateTopicsRequest.CreatableTopic(
             name=self.topic,
             num_partitions=1,
             replication_factor=replicas,
             assignments=[],
-            configs=[config(name=key, value=value) for key, value in _settings(replicas).items()],
+            configs=[config(name=key, value=value) for key, value in settings.items()],
         )
         addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         (made,) = self._client.write(

@@ -1,0 +1,46 @@
+"""The operator makes the control topic for its claims, and forwarders measure the clock there."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.process import wait_until
+from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
+from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.prefix_claims import PrefixClaims
+from tidegate.kafka.settings import KafkaConnection
+
+pytestmark = pytest.mark.integration
+
+
+def test_claims_and_the_clock_share_the_control_topic(queue: QueueWorld) -> None:
+    client = AdminClient(KafkaConnection(tuple(queue.kafka.bootstrap_servers.split(","))))
+    claims = PrefixClaims(client)
+    assert [one.queue_key for one in claims.claim(queue.names, "uid-1", "shop/first").values()] == [
+        "shop/first"
+    ]
+    level = queue.topic(queue.names.level_topic(1, 0).name, config=APPEND_TIME)
+    queue.topic(queue.names.dead_topic)
+    queue.topic(queue.target, config=APPEND_TIME)
+    with queue.forwarding(), queue.reading() as reader:
+        queue.send(level, [b"x"])
+        reader.until(1)
+        with queue.reading(queue.names.control_topic) as control:
+            wait_until(
+                lambda: (
+                    bool(control.read() or True)
+                    and sum(1 for r in control.records if r.key == b"clock") >= 8
+                ),
+                "probes",
+                timeout_seconds=30,
+            )
+        later = claims.claim(queue.names, "uid-2", "shop/second")
+        assert [one.queue_key for one in sorted(later.values(), key=lambda c: c.offset)] == [
+            "shop/first",
+            "shop/second",
+        ]
+        assert set(claims.release(queue.names, "uid-1")) == {"uid-2"}
+        assert set(PrefixClaims(client).read(queue.names)) == {"uid-2"}
+        queue.send(level, [b"y"])
+        reader.until(2)
+    client.close()
