@@ -18,7 +18,7 @@ from tidegate.control import manager as manager_module
 from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop, Manager
 from tidegate.control.orphans import ORPHAN_AFTER_SECONDS
-from tidegate.control.queues.watch import DRAIN_FINALIZER
+from tidegate.control.queues.report import DRAIN_FINALIZER
 from tidegate.control.runtime import Cause, Clock, Wakeup
 from tidegate.errors import NotFound
 from tidegate.kube.api import (
