@@ -43,6 +43,7 @@ _NOTE_MS = 10_000.0
 _REFRESH_MS = 3_600_000.0  # brokers forget offsets that were not committed for a week
 _LONGEST_WAIT_SECONDS = 0.05
 _BLOCKED_MS = 10.0
+_CLAIM_AGAIN_MS = 1000.0
 _JOIN_AGAIN_SECONDS = 2.0
 _NOBODY = ""  # owner of a level that was released: the next one has nobody to fence
 
@@ -102,7 +103,7 @@ class Forwarder:
         self._heap = DueHeap()
         self._sender = self._new_sender()
         self._levels: dict[str, Level] = {}
-        self._next_duties_ms = float("-inf")
+        self._next_duties_ms = self._next_claim_ms = float("-inf")
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; then finish what is open, commit and leave.
@@ -161,12 +162,17 @@ class Forwarder:
 
     def _claim(self, now_ms: float) -> None:
         """Write this member's name beside a position that it took over, then read on there."""
-        if self._keeper.started.empty():
+        if self._keeper.started.empty() or now_ms < self._next_claim_ms:
             return
         level = self._keeper.started.get()  # one a pass: the others are not to wait for all
+        if level.name in self._keeper.unwanted:
+            level.close()
+            self._keeper.release(level.name)
+            return
         level.describe(self._membership.member, self._brokers.clock_ms)
         if not self._sender.commit([level], now_ms, wait=True):
             self._keeper.started.put(level)
+            self._next_claim_ms = now_ms + _CLAIM_AGAIN_MS
             return
         level.start()
         level.committed = _words(level)
@@ -243,6 +249,7 @@ class Forwarder:
             self._sender.settle(self._brokers.now_ms() or 0.0)
 
     def _close(self, *, commit: bool) -> None:
+        self._keeper.end()
         levels = [*self._levels.values()]
         for level in levels:
             level.go_back()
@@ -252,10 +259,10 @@ class Forwarder:
                 self._sender.commit(levels, self._brokers.now_ms() or 0.0, wait=True)
         for level in levels:
             self._drop(level)
+        self._sender.close()
+        self._keeper.close()
         while not self._keeper.started.empty():
             self._keeper.started.get().close()
-        self._sender.close()
-        self._keeper.stop()
         self._membership.close()
         self._brokers.close()
 

@@ -34,10 +34,10 @@ class KafkaMembers:
     topics to its group, which means nothing, six times per session timeout: the coordinator accepts
     that from an active member only, and renews its session. `may_send` counts from when the last
     accepted commit was sent, by `clock` in seconds. So a process that was stopped, or cut off, does
-    not send what may have another owner, with two limits: a single send can take longer than a
-    third of the timeout; and a coordinator that was elected again may know less than the one
-    before. It is false for a member that has no topic, and can be false for a moment while the
-    group shares topics out.
+    not send what may have another owner, unless a single send takes longer than a third of the
+    timeout, or the coordinator was elected again and knows less. It is false for a member without
+    topics, and while the group waits for a member that died: brokers answer nothing else on a
+    connection whose JoinGroup waits. (6 s, one killed and replaced immediately: for 1 s.)
 
     A topic moves when its member has released it. One that does not release within 40 s is lost.
     """

@@ -83,9 +83,13 @@ class Keeper(threading.Thread):
         """The loop has committed and closed this level: the next member may have it."""
         self._released.put(topic)
 
-    def stop(self) -> None:
-        """End the thread after what it is doing."""
+    def end(self) -> None:
+        """Take over no more levels."""
         self._ending.set()
+
+    def close(self) -> None:
+        """End the thread after what it is doing, and let the next members have what is released."""
+        self.end()
         self.join(_FENCE_SECONDS)
         while not self._released.empty():
             self._membership.release(self._released.get())
@@ -93,7 +97,7 @@ class Keeper(threading.Thread):
             self._peek.close()
 
     def run(self) -> None:
-        """Run until `stop`; an error that is not expected ends the loop, too."""
+        """Run until `end`; an error that is not expected ends the loop, too."""
         try:
             while not self._ending.is_set():
                 self._step()
@@ -151,6 +155,8 @@ class Keeper(threading.Thread):
         now = time.monotonic()
         for name in sorted(wanted - self._handed_over):
             topic_name = self._settings.names.parse_level(name)
+            if self._ending.is_set():
+                return
             if topic_name is None or self._try_again_at.get(name, 0.0) > now:
                 continue
             if name not in self._taken:

@@ -3,10 +3,17 @@
 from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import ceil
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from tidegate.forwarder.settings import MOST_RECORDS
 from tidegate.queues.names import LevelTopic
@@ -19,6 +26,7 @@ _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _TIMEOUT_SECONDS = 5.0
 _LATE_SAMPLES = 1000
 _LEAVING_MS = 10.0
+_FEW_RECORDS = 128
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1000.0, 30_000.0
 
 
@@ -50,6 +58,7 @@ class Level:
     committed_at_ms: float = 0.0
     _late_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_LATE_SAMPLES))
     _last_due_ms: int = 0
+    _read_most: int = _FEW_RECORDS
     _pause_ms: float = _FIRST_PAUSE_MS
 
     @property
@@ -89,7 +98,7 @@ class Level:
         if now_ms < self.stopped_until_ms or self.is_leaving:
             return self.sent
         if self.sent == len(self.messages):
-            self._read()
+            self._read(now_ms)
         most = self.sent + (1 if self.is_careful else MOST_RECORDS)
         return min(most, count_due(self.due_ms, now_ms, start=self.sent))
 
@@ -152,15 +161,17 @@ class Level:
         """The position after so many messages with its note, as it is committed."""
         return TopicPartition(self.name, 0, self.offset_after(after), self.note.text())
 
-    def _read(self) -> None:
-        got = self.consumer.consume(MOST_RECORDS, 0)
+    def _read(self, now_ms: float) -> None:
+        got = self.consumer.consume(self._read_most, 0)
         messages = [message for message in got if message.error() is None]
         if messages:
-            appended = (message.timestamp()[1] for message in messages)
+            appended = (_append_ms(message, now_ms) for message in messages)
             due = due_times(appended, self.delay_ms, after_ms=self._last_due_ms)
             self._last_due_ms = due[-1]
             self.messages += messages
             self.due_ms += due
+            # what is not due costs less memory in librdkafka's queue than here
+            self._read_most = MOST_RECORDS if due[-1] <= now_ms else _FEW_RECORDS
         if len(messages) != len(got):
             for error in {m.error().code(): m.error() for m in got if m.error()}.values():
                 self._failed(error)
@@ -201,3 +212,13 @@ class Level:
         if not self.messages:
             self.position = first
         self.consumer.assign([TopicPartition(self.name, 0, first)])
+
+
+def _append_ms(message: Any, now_ms: float) -> int:
+    """When a record was appended.
+
+    Where the topic keeps its producers' times, nobody knows: at the latest when it was read. Such a
+    record may be late after a change of its forwarder, but it is never early.
+    """
+    kind, at_ms = message.timestamp()
+    return int(at_ms) if kind == TIMESTAMP_LOG_APPEND_TIME else ceil(now_ms)

@@ -39,6 +39,9 @@ _LISTING_MS = 20.0  # until a listing of topics that was asked for is looked at
 _OF_ABORT = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
+_Headers = list[tuple[str, bytes | None]]
+
+
 class StartAgain(Exception):
     """This process is no longer the member that it was: it starts again with another name."""
 
@@ -97,8 +100,17 @@ class Outbox:
         size = 0
         for index in range(start, end):
             message = level.messages[index]
-            headers, target = _headers_of(message)
-            verdict = judge(target)
+            try:
+                headers, target = _headers_of(message)
+                verdict = judge(target)
+            except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
+                headers, verdict = (
+                    [],
+                    self.targets.dead(
+                        DeadReason.UNREADABLE_HEADERS,
+                        "the name of a header is not UTF-8; the headers are left out",
+                    ),
+                )
             if verdict.reason is DeadReason.NOT_FOUND and not self.has_new_listing():
                 level.stopped_until_ms = now_ms + _LISTING_MS
                 break
@@ -170,8 +182,11 @@ class Outbox:
             level.careful_until = level.offset_after(sent)
 
 
-def _headers_of(message: Any) -> tuple[list[tuple[str, bytes | None]], bytes | None]:
-    """The record's headers without an earlier due time, and its target."""
+def _headers_of(message: Any) -> tuple[_Headers, bytes | None]:
+    """The record's headers without an earlier due time, and its target.
+
+    Raises SystemError or UnicodeDecodeError for a header whose name is not UTF-8.
+    """
     found, target, has_due = message.headers() or [], None, False
     for key, value in found:
         if key == TARGET_HEADER:

@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 MOST_RECORDS = 10_000
 """Records of a full chunk: what is sent of one level topic at a time."""
-_READ_AHEAD_BYTES = 32 * 1024 * 1024
+_READ_AHEAD_BYTES = 24 * 1024 * 1024
 _BYTES_PER_RECORD = 500  # what librdkafka keeps beside a record's own bytes
 
 
@@ -63,6 +63,13 @@ def _report(error: Any) -> None:
     log.info("Kafka client", problem=error.str())
 
 
+def _commit_answered(error: Any, partitions: list[Any]) -> None:
+    """Log commits that were refused; the next one of the topic is tried anyway."""
+    for part in partitions:
+        if problem := error or part.error:
+            log.warning("position not committed", topic=part.topic, error=problem.str())
+
+
 # what clients print by themselves is left out: problems come by the callback, as log lines
 _QUIET: Mapping[str, object] = {"log_level": 2, "error_cb": _report}
 
@@ -84,6 +91,7 @@ def consumer_settings(settings: ForwarderSettings, *, topics: int) -> dict[str, 
         "group.id": settings.names.group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
+        "on_commit": _commit_answered,
         "auto.offset.reset": "error",
         "isolation.level": "read_committed",
         "fetch.queue.backoff.ms": 10,  # with the default of 1000, a topic reaches 100,000 records/s
@@ -114,7 +122,7 @@ def producer_settings(settings: ForwarderSettings, member: str) -> dict[str, obj
         "batch.size": 1_000_000,
         "message.max.bytes": 64 * 1024 * 1024,  # brokers decide what is too large
         "queue.buffering.max.messages": 100_000,
-        "queue.buffering.max.kbytes": 64 * 1024,
+        "queue.buffering.max.kbytes": 32 * 1024,
     }
     if settings.guarantee is Guarantee.EXACTLY_ONCE:
         return found | {

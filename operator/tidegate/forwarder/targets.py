@@ -23,6 +23,7 @@ class DeadReason(StrEnum):
     NOT_ALLOWED = "TargetNotAllowed"
     NOT_FOUND = "TargetNotFound"
     REFUSED = "TargetRefused"
+    UNREADABLE_HEADERS = "UnreadableHeaders"
 
 
 @dataclass(frozen=True, slots=True)

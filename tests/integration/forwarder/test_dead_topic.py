@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kafka import KafkaProducer
 
-from lab.process import wait_until
+from lab.process import patience, wait_until
 from tests.integration.forwarder.queue_world import QueueWorld
 from tidegate.forwarder.targets import DeadReason
 from tidegate.queues.names import DUE_HEADER, REASON_HEADER, TARGET_HEADER
@@ -107,3 +108,27 @@ def test_a_target_that_appears_later_is_used(queue: QueueWorld) -> None:
         with queue.reading(later) as reader:
             queue.send(level, [b"now"], target=later)
             assert [r.value for r in reader.until(1)] == [b"now"]
+
+
+class NotUtf8(str):
+    """A header's name that other clients can send."""
+
+    def encode(self, *_: str, **__: str) -> bytes:
+        return b"\xff\xfe"
+
+
+def test_headers_that_cannot_be_read_block_nothing(queue: QueueWorld) -> None:
+    (level,) = queue.create()
+    producer = KafkaProducer(bootstrap_servers=queue.kafka.bootstrap_servers)
+    producer.send(level, b"odd", headers=[(NotUtf8("odd"), b"1")]).get(patience(30))
+    producer.close()
+    with (
+        queue.forwarding(),
+        queue.reading() as reader,
+        queue.reading(queue.names.dead_topic) as dead,
+    ):
+        queue.send(level, [b"good"], headers=[("", b"no name")])
+        assert [(r.value, r.headers[0]) for r in reader.until(1)] == [(b"good", ("", b"no name"))]
+        (record,) = dead.until(1)
+    assert record.value == b"odd"
+    assert (record.header(REASON_HEADER) or b"").startswith(b"UnreadableHeaders: ")

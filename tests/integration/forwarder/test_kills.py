@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -157,3 +158,47 @@ def feeding(queue: QueueWorld, levels: list[str]) -> Iterator[Feeder]:
         yield feeder
     finally:
         feeder.stop()
+
+
+def test_processes_that_were_stopped_do_no_harm_when_they_continue(
+    queue: QueueWorld, kafka: KafkaLab, tmp_path: Path
+) -> None:
+    """They are stopped (SIGSTOP) while records flow, until others have taken over all topics."""
+    levels = queue.create(DELAYS)
+    zookeeper = kafka.zookeeper_connect
+    running = [start_forwarder(queue, f"s{n}", tmp_path, zookeeper=zookeeper) for n in range(2)]
+    try:
+        with queue.reading() as reader, feeding(queue, levels) as feeder:
+            for name, process in zip(("s0", "s1"), list(running), strict=True):
+                reader.until(len(reader.records) + 2000, timeout_seconds=60)
+                wait_until(
+                    partial(owns, queue, levels, name),
+                    f"{name} to own a topic",
+                    timeout_seconds=60,
+                )
+                os.kill(process.pid, signal.SIGSTOP)
+                wait_until(
+                    partial(owns, queue, levels, name, any_topic=False),
+                    f"the other to take over from {name}",
+                    timeout_seconds=60,
+                )
+                os.kill(process.pid, signal.SIGCONT)
+            feeder.stop()
+            wait_until(
+                lambda: bool(reader.read() or True) and len(ids(reader)) >= feeder.sent,
+                f"all {feeder.sent} records",
+                timeout_seconds=60,
+            )
+            reader.settled()
+            check(queue, reader, feeder.sent)
+    finally:
+        for process in running:
+            os.kill(process.pid, signal.SIGCONT)
+        codes = [stopped(process) for process in running]
+    assert codes == [0, 0]
+
+
+def owns(queue: QueueWorld, levels: list[str], name: str, *, any_topic: bool = True) -> bool:
+    """Whether a member of this name owns a topic, or with `any_topic` False whether none does."""
+    owners = [queue.position(level)[1].owner for level in levels]
+    return any(owner.startswith(name) for owner in owners) is any_topic

@@ -114,7 +114,8 @@ class TestZooKeeperMembers(MembershipContract):
         wait_until(lambda: first.take("shop.5.0"), "the topic", timeout_seconds=20)
         session = KazooClient(world.chroot, client_id=first._client.client_id)
         session.start()
-        session.stop()
+        session.stop()  # ends the session of both
+        session.close()
         wait_until(first.is_lost, "the first to lose its session", timeout_seconds=20)
         assert not first.may_send()
         assert first.wanted() == set()

@@ -1,9 +1,10 @@
 """What the coordinator's answers mean to a member; without a broker, so that none comes by itself."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 
 from tidegate.forwarder.kafka_members import KafkaMembers
 
@@ -16,23 +17,26 @@ def member() -> Iterator[KafkaMembers]:
     member.close()
 
 
-def _part(error: KafkaError | None = None) -> TopicPartition:
-    part = TopicPartition("shop.5.0", 0, 0)
-    if error is not None:
-        part.error = error
-    return part
+@dataclass(frozen=True)
+class _Part:
+    """A part of an answer; the library's own cannot be made with an error."""
+
+    error: KafkaError | None = None
 
 
 def test_only_an_accepted_commit_is_a_sign_and_each_only_once(member: KafkaMembers) -> None:
     refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
     member._asked_at = 99.0
-    member._on_commit(refused, [_part()])
+    member._on_commit(refused, [_Part()])
     assert not member.may_send()
-    member._on_commit(None, [_part()])
+    member._on_commit(None, [_Part()])
     assert not member.may_send(), "nothing was asked since"
     member._asked_at = 99.0
-    member._on_commit(None, [_part()])
-    assert member.may_send()
+    member._on_commit(None, [_Part(refused)])
+    assert not member.may_send()
+    member._asked_at = 99.0
+    member._on_commit(None, [_Part(refused), _Part()])
+    assert member.may_send(), "a topic that has just been deleted is refused"
 
 
 def test_a_member_that_closes_is_lost_and_has_nothing(member: KafkaMembers) -> None:
