@@ -446,6 +446,7 @@ class Queues:
             assert verdicts_of(world.finding())[1].status.value == "False"
             world.delete()
             world.look_until_gone()
+            assert world.deployment() is None
         finally:
             forwarder.kill()
         with closing(plain_topics(brokers)) as topics:

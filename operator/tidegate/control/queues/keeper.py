@@ -313,7 +313,9 @@ class QueueKeeper:
         if finding.held_back is not None or not self._may_write():
             return finding
         uid = str(finding.raw["metadata"]["uid"])
-        self._forwarders.remove(finding.raw)
+        # one that still runs would have brokers make the control topic again, with other settings
+        if not self._forwarders.remove(finding.raw):
+            return replace(finding, forwarders=self._forwarders.look(finding.raw))
         if deletes_topics and finding.dead == 0:
             topics.delete(names, [names.dead_topic])
         left = topics.claims.release(names, uid) if uid in claims else claims
