@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from lab.process import wait_until
 from tidegate.errors import Conflict, InvalidResource, NotFound
 from tidegate.kube.api import (
     BUSINESS_TIERS,
@@ -400,8 +401,12 @@ class KubernetesContract:
         assert found["spec"]["replicas"] == 3
         uid = found["metadata"]["uid"]
         kubernetes.delete_managed(DEPLOYMENTS, namespace, "unpaid-forwarders", uid=uid)
+        wait_until(
+            lambda: kubernetes.read_managed(DEPLOYMENTS, namespace, "unpaid-forwarders") is None,
+            "the Deployment's end, after that of its Pods",
+            timeout_seconds=30,
+        )
         kubernetes.delete_managed(DEPLOYMENTS, namespace, "unpaid-forwarders", uid=uid)
-        assert kubernetes.read_managed(DEPLOYMENTS, namespace, "unpaid-forwarders") is None
 
     def test_what_is_no_longer_applied_goes(self, kubernetes: Kubernetes, namespace: str) -> None:
         body = deployment_of(namespace, replicas=2)

@@ -33,6 +33,17 @@ _FETCH_BYTES = 64 << 10
 _FETCHES = 20  # through the ends of transactions, which are no records
 _EXISTS_ALREADY, _UNKNOWN_TOPIC, _BAD_REPLICATION = 36, 3, 38
 _CREATE_SECONDS = 5.0
+# Forwarders read the brokers' time from records that they write there, under one key. The segment
+# that is written to is never compacted, and a start of the operator reads all of it.
+CONTROL_SETTINGS = {
+    "cleanup.policy": "compact",
+    TIMESTAMP_TYPE: "LogAppendTime",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(24 * 3600 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_LEADER_SECONDS = 5.0
+_PAUSE_SECONDS = 0.05
 _SETTINGS = (TIMESTAMP_TYPE, RETENTION_MS, "retention.bytes", "cleanup.policy")
 
 
@@ -374,6 +385,28 @@ class QueueTopics:
                         names.prefix,
                         made.error_message,
                     )
+
+    def keep_control_topic(
+        self, names: QueueNames, listing: Listing, *, replication_factor: int
+    ) -> None:
+        """Make the control topic where there is none, or have it keep the time of its records.
+
+        Any other setting of one that exists stays.
+        """
+        topic = names.control_topic
+        if topic in listing.topics:
+            found = self._settings(names, [topic]).get(topic, {})
+            wanted = {TIMESTAMP_TYPE: CONTROL_SETTINGS[TIMESTAMP_TYPE]}
+            if found.get("cleanup.policy") == "compact" and not wanted.items() <= found.items():
+                self.correct(names, {topic: wanted})
+            return
+        self.create(names, {topic: CONTROL_SETTINGS}, replication_factor=replication_factor)
+        deadline = time.monotonic() + _LEADER_SECONDS
+        while time.monotonic() < deadline:
+            place = self.listing().topics.get(topic)
+            if place is not None and place.leader is not None:
+                return
+            time.sleep(_PAUSE_SECONDS)
 
     def correct(self, names: QueueNames, topics: Mapping[str, Mapping[str, str]]) -> None:
         """Set these settings of topics; others stay."""

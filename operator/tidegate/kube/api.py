@@ -283,5 +283,5 @@ class Kubernetes(Protocol):
         ...
 
     def delete_managed(self, kind: ResourceKind, namespace: str, name: str, *, uid: str) -> None:
-        """Delete the object of that uid, if it is there, and what it owns after it."""
+        """Delete the object of that uid, if it is there. It stays until what it owns is gone."""
         ...

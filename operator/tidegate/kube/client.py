@@ -504,7 +504,7 @@ class ManagedCalls:
             self._transport.write(
                 self._objects.delete_namespaced_custom_object,
                 *(kind.group, kind.version, namespace, kind.plural, name),
-                body={"propagationPolicy": "Background", "preconditions": {"uid": uid}},
+                body={"propagationPolicy": "Foreground", "preconditions": {"uid": uid}},
                 what=f"delete {kind.kind} {namespace}/{name}",
                 reason=_UNAPPLIED,
             )

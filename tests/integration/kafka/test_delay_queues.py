@@ -9,7 +9,7 @@ from lab.kafka import BrokersLab
 from lab.process import patience, wait_until
 from tests.integration.kafka.queue_clients import QueueClients
 from tidegate.errors import LeaseLost, UserActionRequired
-from tidegate.kafka.delay_queues import LevelSeen, QueueTopics
+from tidegate.kafka.delay_queues import CONTROL_SETTINGS, LevelSeen, QueueTopics
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.queues.names import QueueNames
 from tidegate.queues.position import PositionNote
@@ -187,6 +187,25 @@ class QueueTopicsContract:
         assert others.claims.read(names) == left
         assert topics.claims.release(names, "older") == left
         others.close()
+
+    def test_the_control_topic_keeps_the_time_of_its_records(
+        self, topics: QueueTopics, names: QueueNames, clients: QueueClients
+    ) -> None:
+        topics.keep_control_topic(names, topics.listing(), replication_factor=1)
+        assert clients.settings(names.control_topic).items() >= CONTROL_SETTINGS.items()
+        topics.claims.claim(names, "uid", "shop/unpaid")
+        clients.set(names.control_topic, "message.timestamp.type", "CreateTime")
+        topics.keep_control_topic(names, topics.listing(), replication_factor=1)
+        wait_until(
+            lambda: (
+                clients.settings(names.control_topic)["message.timestamp.type"] == "LogAppendTime"
+            ),
+            "the corrected setting",
+            timeout_seconds=30,
+        )
+        # what forwarders write there is no claim
+        clients.produce(names.control_topic, 3, key="clock")
+        assert list(topics.claims.read(names)) == ["uid"]
 
     def test_a_control_topic_that_forgets_is_refused(
         self, topics: QueueTopics, names: QueueNames, clients: QueueClients

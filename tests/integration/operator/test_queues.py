@@ -8,8 +8,9 @@ process.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api, CustomObjectsApi
 
 from lab.kafka import BrokersLab
 from lab.kubernetes.api import KubeApi
-from lab.process import started, wait_until
+from lab.process import start, started, wait_until
 from tests.integration.conftest import CHECKOUT
 from tests.integration.kafka.queue_clients import QueueClients
 from tests.integration.operator.operator_process import OperatorProcess
@@ -253,6 +254,8 @@ class Queues:
         settings = world.clients.settings(f"{names.prefix}.600.0")
         assert settings["message.timestamp.type"] == "LogAppendTime"
         assert settings["retention.ms"] == "87000000"
+        settings = world.clients.settings(names.control_topic)
+        assert settings["message.timestamp.type"] == "LogAppendTime"
         raw, deployment = world.raw(), world.deployment()
         assert raw is not None
         assert deployment is not None
@@ -405,6 +408,49 @@ class Queues:
             assert f"{here.prefix}.5.0" in world.clients.topics(here.prefix)
         finally:
             CoreV1Api(world.api_client).delete_namespace(other)
+
+    def test_the_deployments_command_line_starts_a_forwarder_that_drains_the_queue(
+        self, world: World, brokers: BrokersLab, tmp_path: Path
+    ) -> None:
+        target, first = f"orders.{world.namespace}", brokers.brokers[0].broker_id
+        brokers.create_topic(target, assignment=[[first]])
+        names = world.create(
+            delays=[{"seconds": 1, "topics": 2}],
+            target={"allowed": ["orders.*"], "default": target},
+        )
+        world.settle()
+        deployment = world.deployment()
+        assert deployment is not None
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        arguments = [
+            one.replace("$(POD_NAME)", "pod-0").replace("=8080", "=0") for one in container["args"]
+        ]
+        for number in range(2):
+            world.clients.produce(f"{names.prefix}.1.{number}", 5)
+        forwarder = start(
+            "forwarder",
+            [sys.executable, "-m", "tidegate", *arguments],
+            log_path=tmp_path / "forwarder.log",
+            niceness=0,
+        )
+        try:
+            wait_until(
+                lambda: world.finding().waiting == 0,
+                "every message to be forwarded",
+                timeout_seconds=90,
+                processes=[forwarder],
+            )
+            status = status_of(world.finding())
+            assert [one.topics for one in status.forwarders or ()] == [2]
+            assert (status.forwarders or ())[0].name.startswith("pod-0")
+            assert verdicts_of(world.finding())[1].status.value == "False"
+            world.delete()
+            world.look_until_gone()
+            assert world.deployment() is None
+        finally:
+            forwarder.kill()
+        with closing(plain_topics(brokers)) as topics:
+            assert topics.count(target, topics.listing()) == 10
 
     def test_drain_waits_for_the_last_message_and_leaves_nothing(self, world: World) -> None:
         names = world.create()

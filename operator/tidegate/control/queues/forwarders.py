@@ -110,8 +110,8 @@ class ForwarderKeeper:
         found = self._read(raw, DEPLOYMENTS)
         return None if found is None else self._seen(found)
 
-    def remove(self, raw: JsonObject) -> None:
-        """Delete both, if they are there and the queue's."""
+    def remove(self, raw: JsonObject) -> bool:
+        """Delete both, if they are there and the queue's; whether they and their Pods are gone."""
         for kind in (DEPLOYMENTS, DISRUPTION_BUDGETS):
             found = self._read(raw, kind)
             if found is not None and self._may_write():
@@ -120,6 +120,7 @@ class ForwarderKeeper:
                     kind, metadata["namespace"], metadata["name"], uid=metadata["uid"]
                 )
             self._applied.pop((raw["metadata"]["uid"], kind), None)
+        return self._read(raw, DEPLOYMENTS) is None
 
     def _keep(self, raw: JsonObject, kind: ResourceKind, body: JsonObject) -> JsonObject:
         metadata, key = body["metadata"], (str(raw["metadata"]["uid"]), kind)

@@ -59,6 +59,7 @@ class _Memory:
     quiet: Mapping[Level, Quiet] = field(default_factory=dict)
     positions: Mapping[LevelTopic, int] = field(default_factory=dict)
     at_seconds: float = 0.0
+    has_control: bool = False  # the control topic was found as it should be
 
 
 class QueueKeeper:
@@ -213,6 +214,11 @@ class QueueKeeper:
         if finding.is_deleting or finding.held_back is not None:
             return topics.claims.read(names) if names.control_topic in listing.topics else {}
         uid = str(finding.raw["metadata"]["uid"])
+        memory = self._memory.setdefault(uid, _Memory())
+        if not memory.has_control or names.control_topic not in listing.topics:
+            factor = queue.spec.topics.replication_factor
+            topics.keep_control_topic(names, listing, replication_factor=factor)
+            memory.has_control = True
         claims = topics.claims.read(names)
         if uid in claims or any(one.version > CLAIM_VERSION for one in claims.values()):
             return claims
@@ -307,7 +313,9 @@ class QueueKeeper:
         if finding.held_back is not None or not self._may_write():
             return finding
         uid = str(finding.raw["metadata"]["uid"])
-        self._forwarders.remove(finding.raw)
+        # one that still runs would have brokers make the control topic again, with other settings
+        if not self._forwarders.remove(finding.raw):
+            return replace(finding, forwarders=self._forwarders.look(finding.raw))
         if deletes_topics and finding.dead == 0:
             topics.delete(names, [names.dead_topic])
         left = topics.claims.release(names, uid) if uid in claims else claims
