@@ -98,13 +98,19 @@ class Outbox:
         chunk, start = Chunk(level, now_ms), level.sent
         judge, produce, report = self.targets.judge, self.producer.produce, chunk.done
         size = 0
+        headers: _Headers
         for index in range(start, end):
             message = level.messages[index]
-            try:
-                headers, target = _headers_of(message)
-                verdict = judge(target)
-            except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
+            if level.unreadable and message.offset() in level.unreadable:
                 headers, verdict = [], self.targets.unreadable
+            else:
+                try:
+                    headers, target = _headers_of(message)
+                    verdict = judge(target)
+                except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
+                    headers, verdict = [], self.targets.unreadable
+                    # its answer to a second call has a hole, which ends the process
+                    level.unreadable.add(message.offset())
             if verdict.reason is DeadReason.NOT_FOUND and not self.has_new_listing():
                 level.stopped_until_ms = now_ms + _LISTING_MS
                 break
