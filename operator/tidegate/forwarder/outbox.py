@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -182,12 +183,17 @@ class Outbox:
             level.careful_until = level.offset_after(sent)
 
 
+# Where a name is not UTF-8, it returns a list with a hole and an error at the same time. Python's
+# own fast path for calls overlooks the error, and the hole ends the process; this call checks.
+_raw_headers = methodcaller("headers")
+
+
 def _headers_of(message: Any) -> tuple[_Headers, bytes | None]:
     """The record's headers without an earlier due time, and its target.
 
     Raises SystemError or UnicodeDecodeError for a header whose name is not UTF-8.
     """
-    found, target, has_due = message.headers() or [], None, False
+    found, target, has_due = _raw_headers(message) or [], None, False
     for key, value in found:
         if key == TARGET_HEADER:
             target = value if value is not None else b""
