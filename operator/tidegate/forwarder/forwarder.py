@@ -263,7 +263,8 @@ class Forwarder:
                 self._sender.commit(levels, self._brokers.now_ms() or 0.0, wait=True)
         for level in levels:
             self._drop(level)
-        self._sender.close()
+        with contextlib.suppress(KafkaException, SystemError):  # a fenced producer fails here, too
+            self._sender.close()
         self._keeper.close()
         while not self._keeper.started.empty():
             self._keeper.started.get().close()

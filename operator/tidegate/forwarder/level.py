@@ -49,6 +49,8 @@ class Level:
     sent: int = 0
     refused: dict[int, str] = field(default_factory=dict)
     """Offsets of records that their target refused, with why: they go to the dead topic."""
+    unreadable: set[int] = field(default_factory=set)
+    """Offsets of records whose headers must not be asked for again."""
     careful_until: int = -1
     """Up to this offset records are sent one by one, to find the one that is refused."""
     stopped_until_ms: float = 0.0
@@ -122,6 +124,7 @@ class Level:
         del self.messages[:count], self.due_ms[:count]
         self.sent -= count
         self.refused = {at: why for at, why in self.refused.items() if at >= self.position}
+        self.unreadable = {at for at in self.unreadable if at >= self.position}
         if self.note.error or dead:
             self.note = replace(self.note, error="", dead=self.note.dead + dead)
         self._pause_ms = _FIRST_PAUSE_MS

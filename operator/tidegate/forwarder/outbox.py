@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -98,13 +99,19 @@ class Outbox:
         chunk, start = Chunk(level, now_ms), level.sent
         judge, produce, report = self.targets.judge, self.producer.produce, chunk.done
         size = 0
+        headers: _Headers
         for index in range(start, end):
             message = level.messages[index]
-            try:
-                headers, target = _headers_of(message)
-                verdict = judge(target)
-            except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
+            if level.unreadable and message.offset() in level.unreadable:
                 headers, verdict = [], self.targets.unreadable
+            else:
+                try:
+                    headers, target = _headers_of(message)
+                    verdict = judge(target)
+                except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
+                    headers, verdict = [], self.targets.unreadable
+                    # its answer to a second call has a hole, which ends the process
+                    level.unreadable.add(message.offset())
             if verdict.reason is DeadReason.NOT_FOUND and not self.has_new_listing():
                 level.stopped_until_ms = now_ms + _LISTING_MS
                 break
@@ -176,12 +183,17 @@ class Outbox:
             level.careful_until = level.offset_after(sent)
 
 
+# Where a name is not UTF-8, it returns a list with a hole and an error at the same time. Python's
+# own fast path for calls overlooks the error, and the hole ends the process; this call checks.
+_raw_headers = methodcaller("headers")
+
+
 def _headers_of(message: Any) -> tuple[_Headers, bytes | None]:
     """The record's headers without an earlier due time, and its target.
 
     Raises SystemError or UnicodeDecodeError for a header whose name is not UTF-8.
     """
-    found, target, has_due = message.headers() or [], None, False
+    found, target, has_due = _raw_headers(message) or [], None, False
     for key, value in found:
         if key == TARGET_HEADER:
             target = value if value is not None else b""

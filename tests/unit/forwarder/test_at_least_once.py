@@ -167,6 +167,28 @@ def test_a_refused_target_is_not_tried_for_each_record() -> None:
     assert len(world.producer.open) == 100
 
 
+def test_headers_that_cannot_be_read_are_asked_for_once() -> None:
+    world, one = World(), level()
+    asked = list[int]()
+
+    class Unreadable(Message):
+        def headers(self) -> list[tuple[str, bytes | None]] | None:
+            asked.append(self.at)
+            raise SystemError("returned a result with an exception set")
+
+    consumer_of(one).waiting = [Unreadable(0)]
+    world.send(one)
+    world.producer.answer_all(KafkaError._MSG_TIMED_OUT)
+    world.sender.settle(NOW)
+    world.send(one, now_ms=NOW + 1000)
+    world.producer.answer_all()
+    world.sender.settle(NOW + 1000)
+    assert consumer_of(one).committed == [1]
+    assert [sent.topic for sent in world.producer.sent] == [DEAD, DEAD]
+    assert asked == [0]
+    assert not one.unreadable
+
+
 def test_a_dead_topic_that_refuses_stops_the_level() -> None:
     world, one = World(), level()
     consumer_of(one).waiting = [Message(0, headers_=[("tidegate-target", b"__x")])]
