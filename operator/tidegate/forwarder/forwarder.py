@@ -93,13 +93,14 @@ class Forwarder:
         metrics: ForwarderMetrics,
         *,
         brokers: Brokers | None = None,
+        targets: Targets | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
         self._metrics = metrics
         self._brokers = brokers or Brokers(settings)
         self._keeper = Keeper(settings, membership, self._brokers)
-        self._targets = Targets(settings)
+        self._targets = targets or Targets(settings)
         self._listed_at = float("-inf")
         self._heap = DueHeap()
         self._sender = self._new_sender()
@@ -273,10 +274,13 @@ class Forwarder:
 
 
 def _opened(
-    settings: ForwarderSettings, membership: Membership, metrics: ForwarderMetrics
+    settings: ForwarderSettings,
+    membership: Membership,
+    metrics: ForwarderMetrics,
+    targets: Targets,
 ) -> Forwarder:
     try:
-        return Forwarder(settings, membership, metrics)
+        return Forwarder(settings, membership, metrics, targets=targets)
     except KafkaException as error:
         membership.close()
         raise UserActionRequired(
@@ -300,6 +304,7 @@ def forward(
     stop: threading.Event,
 ) -> None:
     """Forward until `stop` is set, under a new name whenever the last one was taken over."""
+    targets = Targets(settings)  # what brokers refuse is remembered under the next name, too
     while not stop.is_set():
         # a name is used once: the member that takes over fences it for good
         try:
@@ -309,7 +314,7 @@ def forward(
             stop.wait(_JOIN_AGAIN_SECONDS)
             continue
         try:
-            _opened(settings, membership, metrics).run(stop)
+            _opened(settings, membership, metrics, targets).run(stop)
         except StartAgain as reason:
             log.warning(
                 "another member may have taken over; starts again under a new name",

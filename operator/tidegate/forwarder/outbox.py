@@ -150,6 +150,12 @@ class Outbox:
             self.metrics.dead.labels(reason).inc()
         level.commit(chunk.count, dead=len(chunk.dead))
 
+    def note_refusals(self, failures: Iterable[Failure]) -> None:
+        """Remember the targets that refuse every record, so that nothing more is sent to them."""
+        for one in failures:
+            if one.topic not in (None, self.targets.dead_topic) and one.error.code() in _OF_TARGET:
+                self.targets.refuse(str(one.topic), one.error.str())
+
     def recover(
         self, level: Level, failures: Iterable[Failure], now_ms: float, *, is_alone: bool
     ) -> None:
@@ -175,8 +181,7 @@ class Outbox:
         if other:
             level.stop_for_a_while(other[0].error.str(), now_ms)
         elif all(one.topic is not None and one.error.code() in _OF_TARGET for one in found):
-            for one in found:
-                self.targets.refuse(str(one.topic), one.error.str())
+            self.note_refusals(found)
         elif found and is_alone:
             level.refused[level.messages[0].offset()] = found[0].error.str()
         elif found:

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from lab.process import wait_until
+from lab.kraft import KraftLab
+from lab.process import started, wait_until
 from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
 from tests.integration.forwarder.test_kills import Feeder, check, ids
+from tidegate.queues.names import Guarantee
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
-def test_a_broker_that_dies_and_comes_back_loses_nothing(queue: QueueWorld) -> None:
-    """It leads a level topic and a partition of the target, and has some coordinators."""
+@pytest.fixture(scope="module")
+def kraft_of_three() -> Iterator[KraftLab]:
+    with started(lambda: KraftLab(brokers=3)) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee), ids=str)
+def test_a_broker_that_dies_and_comes_back_loses_nothing(
+    kraft_of_three: KraftLab, unique_name: str, guarantee: Guarantee
+) -> None:
+    """It leads a level topic and a partition of the target, and has some coordinators.
+
+    Positions and transactions have replicas on this cluster: without, they wait for their broker.
+    """
+    queue = QueueWorld(kraft_of_three, unique_name, guarantee)
     replicas = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
     safe = {**APPEND_TIME, "min.insync.replicas": "2"}
     levels = [queue.names.level_topic(1, number).name for number in range(4)]

@@ -62,14 +62,17 @@ def test_a_target_that_refuses_the_user_is_dead_and_the_rest_goes_on(
         queue.reading() as reader,
         queue.reading(queue.names.dead_topic) as dead,
     ):
+        queue.send(level, [b"alone"], target=refused)  # nothing else is in its transaction
+        dead.until(1)
         for number in range(30):
             target = (queue.target, refused, hidden)[number % 3]
             queue.send(level, [b"%d" % number], target=target)
         reader.until(10)
-        dead.until(20)
+        dead.until(21)
         arrived = [int(r.value or b"") for r in reader.settled()]
         reasons = {r.value: (r.header(REASON_HEADER) or b"").split(b":")[0] for r in dead.settled()}
     assert list(dict.fromkeys(arrived)) == list(range(0, 30, 3))
+    assert reasons.pop(b"alone") == b"TargetRefused"
     assert reasons == {
         b"%d" % number: (b"", b"TargetRefused", b"TargetNotFound")[number % 3]
         for number in range(30)

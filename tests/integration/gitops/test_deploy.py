@@ -165,7 +165,7 @@ def test_the_health_scripts_join_what_is_set_already(kube_api: KubeApi, namespac
         )["data"]
         == expected
     )
-    assert len(expected) == 5
+    assert len(expected) == 6
 
 
 # --- drift ----------------------------------------------------------------------------------------
