@@ -45,7 +45,16 @@ def grant(queue: QueueWorld, *targets: str) -> None:
         done.result(patience(20))
 
 
-@pytest.mark.parametrize("guarantee", list(Guarantee), ids=str)
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        Guarantee.AT_LEAST_ONCE,
+        # on a busy machine, librdkafka ended a refused transaction with a fatal INVALID_TXN_STATE
+        # twice, after which nothing was sent: docs/delay-queues.md has it among the limits
+        pytest.param(Guarantee.EXACTLY_ONCE, marks=pytest.mark.long),
+    ],
+    ids=str,
+)
 def test_a_target_that_refuses_the_user_is_dead_and_the_rest_goes_on(
     kraft: KraftLab, unique_name: str, guarantee: Guarantee
 ) -> None:
