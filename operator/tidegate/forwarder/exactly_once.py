@@ -59,14 +59,7 @@ class ExactlyOnce:
             if is_alone or chunk.failures or records >= _MOST_RECORDS or size >= _MOST_BYTES:
                 break
         if chunks:
-            try:
-                self._end(chunks, now_ms)
-            except StartAgain:
-                # brokers refuse to abort a transaction that has no partition: without this, the
-                # next member would meet the same target in the same way
-                for chunk in chunks:
-                    self._outbox.note_refusals(chunk.failures)
-                raise
+            self._end(chunks, now_ms)
 
     def settle(self, now_ms: float) -> None:
         """Nothing is left to do between two transactions."""

@@ -93,14 +93,13 @@ class Forwarder:
         metrics: ForwarderMetrics,
         *,
         brokers: Brokers | None = None,
-        targets: Targets | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
         self._metrics = metrics
         self._brokers = brokers or Brokers(settings)
         self._keeper = Keeper(settings, membership, self._brokers)
-        self._targets = targets or Targets(settings)
+        self._targets = Targets(settings)
         self._listed_at = float("-inf")
         self._heap = DueHeap()
         self._sender = self._new_sender()
@@ -274,13 +273,10 @@ class Forwarder:
 
 
 def _opened(
-    settings: ForwarderSettings,
-    membership: Membership,
-    metrics: ForwarderMetrics,
-    targets: Targets,
+    settings: ForwarderSettings, membership: Membership, metrics: ForwarderMetrics
 ) -> Forwarder:
     try:
-        return Forwarder(settings, membership, metrics, targets=targets)
+        return Forwarder(settings, membership, metrics)
     except KafkaException as error:
         membership.close()
         raise UserActionRequired(
@@ -304,7 +300,6 @@ def forward(
     stop: threading.Event,
 ) -> None:
     """Forward until `stop` is set, under a new name whenever the last one was taken over."""
-    targets = Targets(settings)  # what brokers refuse is remembered under the next name, too
     while not stop.is_set():
         # a name is used once: the member that takes over fences it for good
         try:
@@ -314,7 +309,7 @@ def forward(
             stop.wait(_JOIN_AGAIN_SECONDS)
             continue
         try:
-            _opened(settings, membership, metrics, targets).run(stop)
+            _opened(settings, membership, metrics).run(stop)
         except StartAgain as reason:
             log.warning(
                 "another member may have taken over; starts again under a new name",

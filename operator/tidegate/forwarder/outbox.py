@@ -1,6 +1,6 @@
 """Records of a level go to the producer here, and what became of them comes back."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any
@@ -150,14 +150,8 @@ class Outbox:
             self.metrics.dead.labels(reason).inc()
         level.commit(chunk.count, dead=len(chunk.dead))
 
-    def note_refusals(self, failures: Iterable[Failure]) -> None:
-        """Remember the targets that refuse every record, so that nothing more is sent to them."""
-        for one in failures:
-            if one.topic not in (None, self.targets.dead_topic) and one.error.code() in _OF_TARGET:
-                self.targets.refuse(str(one.topic), one.error.str())
-
     def recover(
-        self, level: Level, failures: Iterable[Failure], now_ms: float, *, is_alone: bool
+        self, level: Level, failures: Sequence[Failure], now_ms: float, *, is_alone: bool
     ) -> None:
         """Go back to the last commit, because records of the level did not arrive.
 
@@ -181,9 +175,14 @@ class Outbox:
         if other:
             level.stop_for_a_while(other[0].error.str(), now_ms)
         elif all(one.topic is not None and one.error.code() in _OF_TARGET for one in found):
-            self.note_refusals(found)
+            for one in found:
+                self.targets.refuse(str(one.topic), one.error.str())
         elif found and is_alone:
-            level.refused[level.messages[0].offset()] = found[0].error.str()
+            why = found[0].error.str()
+            level.refused[level.messages[0].offset()] = why
+            if found[0].error.code() in _OF_TARGET:  # a transaction's error names no topic
+                for topic in {one.topic for one in failures} - {None, dead_topic}:
+                    self.targets.refuse(str(topic), why)
         elif found:
             level.careful_until = level.offset_after(sent)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -15,7 +16,7 @@ from lab.kafka import BrokersLab
 from lab.process import patience, wait_until
 from tests.doubles.membership import FixedMembership
 from tidegate.forwarder.brokers import Brokers
-from tidegate.forwarder.forwarder import Forwarder
+from tidegate.forwarder.forwarder import Forwarder, forward
 from tidegate.forwarder.metrics import ForwarderMetrics
 from tidegate.forwarder.settings import ForwarderSettings
 from tidegate.queues.names import TARGET_HEADER, Guarantee, QueueNames
@@ -137,19 +138,21 @@ class QueueWorld:
         *,
         membership: FixedMembership | None = None,
         brokers: Callable[[ForwarderSettings], Brokers] = Brokers,
+        starts_again: bool = False,
         **changes: Any,
     ) -> Iterator[Running]:
-        """A forwarder in a thread of this process, until the block is left."""
+        """A forwarder in a thread of this process, until the block is left.
+
+        It is one member, or with `starts_again` a new one whenever that ends, as the command is.
+        """
         settings = self.settings(**changes)
-        running = Running(
-            Forwarder(
-                settings,
-                found := membership or FixedMembership(member),
-                self.metrics,
-                brokers=brokers(settings),
-            ),
-            found,
+        found = membership or FixedMembership(member)
+        run: Callable[[threading.Event], None] = (
+            partial(forward, FixedMembership, member, settings, self.metrics)
+            if starts_again
+            else Forwarder(settings, found, self.metrics, brokers=brokers(settings)).run
         )
+        running = Running(run, found)
         running.thread.start()
         try:
             yield running
@@ -171,15 +174,15 @@ class QueueWorld:
 class Running:
     """A forwarder's thread; `failure` is the error that ended it."""
 
-    def __init__(self, forwarder: Forwarder, membership: FixedMembership) -> None:
+    def __init__(self, run: Callable[[threading.Event], None], membership: FixedMembership) -> None:
         self.membership = membership
         self.stop = threading.Event()
         self.failure: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, args=(forwarder,), daemon=True)
+        self.thread = threading.Thread(target=self._run, args=(run,), daemon=True)
 
-    def _run(self, forwarder: Forwarder) -> None:
+    def _run(self, run: Callable[[threading.Event], None]) -> None:
         try:
-            forwarder.run(self.stop)
+            run(self.stop)
         except BaseException as error:
             self.failure = error
 

@@ -12,7 +12,7 @@ from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
 from tests.integration.forwarder.test_kills import Feeder, check, ids
 from tidegate.queues.names import Guarantee
 
-pytestmark = [pytest.mark.integration, pytest.mark.long]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_a_broker_that_dies_and_comes_back_loses_nothing(
     queue.kafka.create_topic(queue.names.dead_topic, [[1, 2, 3]])
     queue.kafka.create_topic(queue.target, replicas, config=safe)
     broker = queue.kafka.broker(1)
-    with queue.reading() as reader, queue.forwarding() as running:
+    with queue.reading() as reader, queue.forwarding(starts_again=True) as running:
         feeder = Feeder(queue, levels)
         try:
             reader.until(3000, timeout_seconds=60)

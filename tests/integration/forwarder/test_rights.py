@@ -45,16 +45,7 @@ def grant(queue: QueueWorld, *targets: str) -> None:
         done.result(patience(20))
 
 
-@pytest.mark.parametrize(
-    "guarantee",
-    [
-        Guarantee.AT_LEAST_ONCE,
-        # on a busy machine, librdkafka ended a refused transaction with a fatal INVALID_TXN_STATE
-        # twice, after which nothing was sent: docs/delay-queues.md has it among the limits
-        pytest.param(Guarantee.EXACTLY_ONCE, marks=pytest.mark.long),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("guarantee", list(Guarantee), ids=str)
 def test_a_target_that_refuses_the_user_is_dead_and_the_rest_goes_on(
     kraft: KraftLab, unique_name: str, guarantee: Guarantee
 ) -> None:
@@ -67,7 +58,7 @@ def test_a_target_that_refuses_the_user_is_dead_and_the_rest_goes_on(
         kraft.sasl_bootstrap_servers, USER, password=kraft.password(USER), mechanism="PLAIN"
     )
     with (
-        queue.forwarding(client=login),
+        queue.forwarding(client=login, starts_again=True),
         queue.reading() as reader,
         queue.reading(queue.names.dead_topic) as dead,
     ):

@@ -18,8 +18,9 @@ from tests.unit.forwarder.kafka_twin import (
 )
 from tidegate.forwarder.at_least_once import AtLeastOnce
 from tidegate.forwarder.level import Level
-from tidegate.forwarder.outbox import StartAgain
+from tidegate.forwarder.outbox import Failure, StartAgain
 from tidegate.forwarder.settings import MOST_RECORDS
+from tidegate.forwarder.targets import DeadReason
 
 NOW = 10_000.0  # everything is due
 
@@ -165,6 +166,15 @@ def test_a_refused_target_is_not_tried_for_each_record() -> None:
     world.send(one)
     assert {sent.topic for sent in world.producer.open} == {DEAD}
     assert len(world.producer.open) == 100
+
+
+def test_a_transaction_of_one_record_tells_which_target_refuses() -> None:
+    world, one = World(), level(records=2)
+    world.send(one)
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    failures = [Failure(KafkaError(KafkaError._PURGE_QUEUE), TARGET), Failure(error)]
+    world.outbox.recover(one, failures, NOW, is_alone=True)
+    assert world.outbox.targets.judge(None).reason is DeadReason.REFUSED
 
 
 def test_headers_that_cannot_be_read_are_asked_for_once() -> None:
