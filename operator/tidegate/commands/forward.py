@@ -209,14 +209,21 @@ def _membership(
     """Through ZooKeeper where one is named, else through Kafka."""
     if access.zookeeper is None:
         from tidegate.forwarder.kafka_members import KafkaMembers
+        from tidegate.forwarder.settings import any_client_settings
 
-        return KafkaMembers(settings.client, settings.names.prefix, member, session_timeout_seconds)
+        return KafkaMembers(
+            any_client_settings(settings), settings.names.prefix, member, session_timeout_seconds
+        )
     from tidegate.forwarder.zookeeper_members import ZooKeeperMembers
     from tidegate.observe.connections import zookeeper_connection
 
     connection = zookeeper_connection(*named_zookeeper(None, access), folder)
     return ZooKeeperMembers(
-        replace(connection, session_timeout_seconds=session_timeout_seconds),
+        replace(
+            connection,
+            session_timeout_seconds=session_timeout_seconds,
+            meanwhile="This process forwards nothing until then.",
+        ),
         settings.names.prefix,
         member,
     )

@@ -1,5 +1,6 @@
 """Settings of a forwarder, and of the Kafka clients in it."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,8 +60,20 @@ def client_settings(connection: KafkaConnection) -> dict[str, object]:
     return found
 
 
+_SAID_AGAIN_SECONDS = 60.0
+_said: dict[str, float] = {}
+
+
 def _report(error: Any) -> None:
-    log.info("Kafka client", problem=error.str())
+    """Log a client's problem. Each client reports an unreachable broker many times a second:
+    it is said once a minute.
+    """
+    problem, now = error.str().partition(" (after ")[0], time.monotonic()
+    if now - _said.get(problem, float("-inf")) >= _SAID_AGAIN_SECONDS:
+        for old in [text for text, at in _said.items() if now - at >= _SAID_AGAIN_SECONDS]:
+            del _said[old]
+        _said[problem] = now
+        log.info("Kafka client", problem=problem)
 
 
 def _commit_answered(error: Any, partitions: list[Any]) -> None:

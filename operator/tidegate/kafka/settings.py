@@ -58,7 +58,7 @@ class ZooKeeperConnection:
 
     Log in as the brokers' own identity where `zookeeper.set.acl` is on; any other cannot read
     `/config/users`. `start_timeout_seconds` bounds the first connection, `request_timeout_seconds`
-    every call after it.
+    every call after it. Errors say with `meanwhile` what happens until it answers.
     """
 
     connect: str
@@ -67,6 +67,7 @@ class ZooKeeperConnection:
     session_timeout_seconds: float = 12.0
     start_timeout_seconds: float = 10.0
     request_timeout_seconds: float = 10.0
+    meanwhile: str = "Every quota stays as it is."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,3 +1,8 @@
+import pytest
+from confluent_kafka import KafkaError
+from structlog.testing import capture_logs
+
+from tidegate.forwarder import settings as settings_module
 from tidegate.forwarder.settings import (
     ForwarderSettings,
     client_settings,
@@ -64,3 +69,15 @@ def test_a_login_is_passed_on_and_not_shown() -> None:
 
 def test_without_a_login_the_connection_is_plain() -> None:
     assert client_settings(KafkaConnection(("a:9092",)))["security.protocol"] == "PLAINTEXT"
+
+
+def test_an_unreachable_broker_is_reported_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(settings_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(settings_module, "_said", {})
+    with capture_logs() as logs:
+        for now[0] in (0.0, 0.1, 59.0, 60.0):
+            for suffix in (" (after 0ms in state CONNECT)", " (after 7ms in state CONNECT)"):
+                settings_module._report(KafkaError(KafkaError._TRANSPORT, f"refused{suffix}"))
+        settings_module._report(KafkaError(KafkaError._TRANSPORT, "another"))
+    assert [line["problem"] for line in logs] == ["refused", "refused", "another"]

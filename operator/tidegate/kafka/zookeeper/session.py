@@ -192,7 +192,7 @@ def _silent(connection: ZooKeeperConnection, handler: _Handler) -> str:
     )
     return (
         f"ZooKeeper {connection.connect} did not answer within "
-        f"{connection.start_timeout_seconds:g} s ({tried}). Every quota stays as it is. Check the "
+        f"{connection.start_timeout_seconds:g} s ({tried}). {connection.meanwhile} Check the "
         "address, the network policy and, with TLS, that it is the secure port."
     )
 
@@ -200,7 +200,7 @@ def _silent(connection: ZooKeeperConnection, handler: _Handler) -> str:
 def _refused(connection: ZooKeeperConnection) -> str:
     user = connection.sasl.username if connection.sasl else "no user"
     return (
-        f"ZooKeeper {connection.connect} refused the login as {user}. Every quota stays as it is. "
+        f"ZooKeeper {connection.connect} refused the login as {user}. {connection.meanwhile} "
         "Give Tidegate the user name and password that the brokers use for ZooKeeper (their JAAS "
         "section Client)."
     )
@@ -524,8 +524,7 @@ class ZooKeeperSession:
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
             f"ZooKeeper {self.address} gave no answer within {seconds:g} s; the connection was "
-            "lost or the server is overloaded. Every quota stays as it is; the next pass tries "
-            "again.",
+            f"lost or the server is overloaded. {self._connection.meanwhile} Tidegate tries again.",
         )
 
     def _refusal(self, error: KazooException) -> TidegateError:
@@ -534,20 +533,20 @@ class ZooKeeperSession:
         if isinstance(error, NoAuthError):
             identity = f"user {user}" if user else "Tidegate, which has not logged in"
             return Unauthorized(
-                f"ZooKeeper {self.address} does not let {identity} at {path}. Every quota stays as "
-                "it is. Give Tidegate the identity of the brokers (their JAAS section Client, or "
-                "their client certificate).",
+                f"ZooKeeper {self.address} does not let {identity} at {path}. "
+                f"{self._connection.meanwhile} Give Tidegate the identity of the brokers (their "
+                "JAAS section Client, or their client certificate).",
             )
         if isinstance(error, AuthFailedError):
             return Unauthorized(
-                f"ZooKeeper {self.address} refused the login as {user}. Every quota stays as it "
-                f"is. Correct the password."
+                f"ZooKeeper {self.address} refused the login as {user}. "
+                f"{self._connection.meanwhile} Correct the password."
             )
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
             (
-                f"ZooKeeper {self.address} refused {path}: {type(error).__name__}. Every quota "
-                "stays as it is; the next pass tries again."
+                f"ZooKeeper {self.address} refused {path}: {type(error).__name__}. "
+                f"{self._connection.meanwhile} Tidegate tries again."
             ),
         )
 
