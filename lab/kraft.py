@@ -279,6 +279,7 @@ class KraftLab(BrokersLab):
             plain_users={user: self.password(user) for user in self._users},
             zookeeper_login=None,
             extra_properties={
+                "offsets.topic.replication.factor": replicas,
                 "transaction.state.log.num.partitions": "3",
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": str(min(2, int(replicas))),

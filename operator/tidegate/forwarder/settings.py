@@ -144,5 +144,8 @@ def producer_settings(settings: ForwarderSettings, member: str) -> dict[str, obj
             "message.timeout.ms": 10_000,
             "retry.backoff.ms": 2,  # with the default of 100, each transaction takes as long
             "delivery.report.only.error": True,
+            # When the broker that keeps the positions dies, librdkafka waits for it for ever, until
+            # any connection opens or closes (librdkafka issues 5511 and 5456). Idle ones close.
+            "connections.max.idle.ms": 4000,
         }
     return found | {"message.timeout.ms": 30_000}

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from lab.kafka import BrokersLab
 from lab.process import patience, wait_until
@@ -169,6 +170,13 @@ class QueueWorld:
         found = consumer.committed([TopicPartition(level, 0)], patience(20))[0]
         consumer.close()
         return found.offset, parse_note(found.metadata)
+
+    def coordinator(self) -> int:
+        """The broker that keeps the positions."""
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
+        group = self.names.group
+        found = admin.describe_consumer_groups([group], request_timeout=patience(20))[group]
+        return int(found.result(patience(20)).coordinator.id)
 
 
 class Running:

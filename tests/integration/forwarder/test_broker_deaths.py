@@ -25,7 +25,7 @@ def kraft_of_three() -> Iterator[KraftLab]:
 def test_a_broker_that_dies_and_comes_back_loses_nothing(
     kraft_of_three: KraftLab, unique_name: str, guarantee: Guarantee
 ) -> None:
-    """It leads a level topic and a partition of the target, and has some coordinators.
+    """It coordinates the positions, and leads a level topic and a partition of the target.
 
     Positions and transactions have replicas on this cluster: without, they wait for their broker.
     """
@@ -39,11 +39,12 @@ def test_a_broker_that_dies_and_comes_back_loses_nothing(
     queue.kafka.create_topic(queue.names.control_topic, [[1, 2, 3]], config=compact)
     queue.kafka.create_topic(queue.names.dead_topic, [[1, 2, 3]])
     queue.kafka.create_topic(queue.target, replicas, config=safe)
-    broker = queue.kafka.broker(1)
     with queue.reading() as reader, queue.forwarding(starts_again=True) as running:
         feeder = Feeder(queue, levels)
+        broker = queue.kafka.broker(1)
         try:
             reader.until(3000, timeout_seconds=60)
+            broker = queue.kafka.broker(queue.coordinator())
             broker.kill()
             before = len(reader.records)
             reader.until(before + 3000, timeout_seconds=120)
