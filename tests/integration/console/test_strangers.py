@@ -46,7 +46,7 @@ def test_the_probe_and_open_sessions_go_on_while_reviews_stand_still(
     for _ in range(20):
         begin = time.monotonic()
         assert requests.get(f"{shown.address}/healthz", timeout=patience(10)).ok
-        assert time.monotonic() - begin < 1.0
+        assert time.monotonic() - begin < patience(1.0)
     assert "streaming" in person.get(shown.address, timeout=patience(20)).text  # by what is known
     reviews.goes_on.set()
     for one in strangers:

@@ -82,13 +82,13 @@ def test_a_pass_waits_for_no_silent_broker_and_the_plugin_of_another_is_reported
 
     stage.now += SETTLE_SECONDS
     begun = time.monotonic()
-    assert max(seconds_of_a_pass(stage) for _ in range(3)) < 2.0
+    assert max(seconds_of_a_pass(stage) for _ in range(3)) < patience(2.0)
     wait_until(lambda: asked() >= {*SILENT, WITH_PLUGIN}, "the question", timeout_seconds=5)
     question = stage.controllers["streaming/orders"]._pass.observer._plugins._question
     assert question is not None
     question.join(patience(20))
-    assert 4.0 < time.monotonic() - begun < 7.0, "5 s for all of them together"
-    assert seconds_of_a_pass(stage) < 2.0
+    assert 4.0 < time.monotonic() - begun < patience(7.0), "5 s for all of them together"
+    assert seconds_of_a_pass(stage) < patience(2.0)
     assert stage.condition(policy, "QuotasInSync") == ("False", "QuotasIgnored")
     assert f"Broker {WITH_PLUGIN} sets client.quota.callback.class to {PLUGIN}" in stage.message(
         policy, "QuotasInSync"
