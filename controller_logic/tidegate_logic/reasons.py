@@ -549,6 +549,18 @@ class Reason(StrEnum):
         "ClockWrong",
         "A forwarder's clock differs from the brokers' by more than 50 ms; it corrects for that.",
     )
+    BROKERS_OVER_LIMIT = (
+        "BrokersOverLimit",
+        "Due messages of the queue wait until brokers are below their egress limit again.",
+    )
+    SENDING_LATE = (
+        "SendingLate",
+        "Messages of the queue that waited for brokers are sent now, at the queue's rate.",
+    )
+    SHIFT_CANNOT_HELP = (
+        "ShiftCannotHelp",
+        "The policy has no egress limit, which alone is relieved by messages that wait.",
+    )
     DEAD_LETTERS = (
         "DeadLetters",
         "Messages with a refused or missing target are in the queue's dead topic.",

@@ -68,6 +68,7 @@ from tidegate.settings import ForwarderOffer
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import Mode, QuotaWrite, Readings, Topology
+from tidegate_logic.queues.shift import crowded_brokers
 from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Controller:
         self._context = context
         self._may_write = may_write
         self._uid = ""
+        self._crowded: frozenset[int] | None = None  # brokers without room for what may wait
         self._pass = self._first_pass()
         namespace = key.partition("/")[0]
         self._connection = Connection(
@@ -252,6 +254,10 @@ class Controller:
         known = [raw for raw in self._context.cache.snapshot(kind) if belongs_to(raw, policy)]
         return [raw for raw in known if not raw["metadata"].get("deletionTimestamp")]
 
+    def _want_queues(self, policy: JsonObject, declared: Declared) -> None:
+        queues = self._queues_of(policy)
+        self._queues.want(QueueTask(declared.policy, declared.spec, queues, self._crowded))
+
     def _queues_of(self, policy: JsonObject) -> tuple[JsonObject, ...]:
         """The queues that refer to the policy, those that are being deleted as well."""
         known = self._context.cache.snapshot(DELAY_QUEUES)
@@ -274,12 +280,18 @@ class Controller:
         rollups = (
             None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
         )
-        self._queues.want(QueueTask(declared.policy, declared.spec, self._queues_of(policy)))
+        self._want_queues(policy, declared)
         self._ledger.begin(policy.get("status") or {})
         with self._pending_report(policy, tiers, overrides) as cluster_answered:
             result = self._run(policy, declared, rollups, cluster_answered)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
+        self._crowded = crowded_brokers(
+            result.decision.watched,
+            is_throttling=any(one.below_contract for one in result.decision.levels),
+            before=self._crowded,
+        )
+        self._want_queues(policy, declared)
         written = tuple(write for done in result.applied for write in done.done)
         resynced = "".join(one.resynced for one in (*result.decided, result.decision))
         self._reports.post(

@@ -77,8 +77,8 @@ class Brokers:
         """Why the last probe failed; empty if it did not."""
         return self._problem
 
-    def topics(self) -> frozenset[str]:
-        """All topics that this user may see. Raises Unreachable."""
+    def topics(self) -> dict[str, frozenset[int]]:
+        """All topics that this user may see, and the brokers that lead each. Raises Unreachable."""
         try:
             listed: Mapping[str, Any] = self._producer.list_topics(
                 timeout=_LIST_TIMEOUT_SECONDS
@@ -89,7 +89,11 @@ class Brokers:
                 f"The brokers did not list their topics ({error.args[0].str()}); what is known of "
                 "them is used until they do.",
             ) from error
-        return frozenset(name for name, topic in listed.items() if topic.error is None)
+        return {
+            name: frozenset(one.leader for one in topic.partitions.values())
+            for name, topic in listed.items()
+            if topic.error is None
+        }
 
     def probe(self) -> None:
         """Send a probe. Its answer counts once `wait` has received it."""

@@ -25,6 +25,7 @@ from tidegate.forwarder.level import Level
 from tidegate.forwarder.membership import Membership
 from tidegate.forwarder.metrics import ForwarderMetrics
 from tidegate.forwarder.outbox import Outbox, StartAgain
+from tidegate.forwarder.pacing import Pacing
 from tidegate.forwarder.settings import (
     ForwarderSettings,
     consumer_settings,
@@ -44,6 +45,7 @@ _NOTE_MS = 10_000.0
 _REFRESH_MS = 3_600_000.0  # brokers forget offsets that were not committed for a week
 _LONGEST_WAIT_SECONDS = 0.05
 _BLOCKED_MS = 10.0
+_HELD_MS = 20.0
 _CLAIM_AGAIN_MS = 1000.0
 _JOIN_AGAIN_SECONDS = 2.0
 _NOBODY = ""  # owner of a level that was released: the next one has nobody to fence
@@ -100,6 +102,7 @@ class Forwarder:
         self._brokers = brokers or Brokers(settings)
         self._keeper = Keeper(settings, membership, self._brokers)
         self._targets = Targets(settings)
+        self._pacing = Pacing(settings, self._targets, metrics)
         self._listed_at = float("-inf")
         self._heap = DueHeap()
         self._sender = self._new_sender()
@@ -143,11 +146,13 @@ class Forwarder:
         if listing.at_seconds != self._listed_at:
             self._listed_at = listing.at_seconds
             self._targets.list(listing.topics)
+            self._pacing.list(listing.topics)
         now_ms = self._brokers.now_ms()
         if now_ms is None:
             self._sender.wait(_LONGEST_WAIT_SECONDS)
             return
         may_send = self._membership.may_send()
+        self._pacing.look(now_ms, len(self._levels) / max(listing.levels, 1))
         if may_send:
             self._claim(now_ms)
             self._forward(now_ms)
@@ -186,13 +191,20 @@ class Forwarder:
         if self._heap.next_ms() > now_ms or not self._sender.has_room(now_ms):
             return
         levels = [self._levels[name] for name in self._heap.pop_due(now_ms)]
-        ready = [level for level in levels if self._sender.has_room_for(level)]
-        self._sender.send([(level, level.count_due(now_ms)) for level in ready], now_ms)
+        allowed: list[tuple[Level, int]] = []
+        again_ms: dict[str, float] = {}
         for level in levels:
-            # one that has no room is slow: its brokers do not answer
-            self._heap.schedule(
-                level.name, level.next_ms(now_ms) if level in ready else now_ms + _BLOCKED_MS
-            )
+            if not self._sender.has_room_for(level):  # it is slow: its brokers do not answer
+                again_ms[level.name] = now_ms + _BLOCKED_MS
+                continue
+            due = level.count_due(now_ms)
+            end = self._pacing.allowed(level, due, now_ms)
+            allowed.append((level, end))
+            if end < due:
+                again_ms[level.name] = now_ms + _HELD_MS
+        self._sender.send(allowed, now_ms)
+        for level in levels:
+            self._heap.schedule(level.name, again_ms.get(level.name) or level.next_ms(now_ms))
 
     def _release(self) -> None:
         """Let go of levels that another member is to have, once nothing of them is on its way."""
@@ -266,6 +278,7 @@ class Forwarder:
         with contextlib.suppress(KafkaException, SystemError):  # a fenced producer fails here, too
             self._sender.close()
         self._keeper.close()
+        self._pacing.close()
         while not self._keeper.started.empty():
             self._keeper.started.get().close()
         self._membership.close()

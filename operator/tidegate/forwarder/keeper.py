@@ -7,7 +7,8 @@ to the point where they can be read. The loop forwards meanwhile.
 import queue
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -40,9 +41,9 @@ _FENCE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The topics of the cluster at a time of this process' clock."""
+    """Topics of the cluster and the brokers that lead each, at a time of this process' clock."""
 
-    topics: frozenset[str] = frozenset()
+    topics: Mapping[str, frozenset[int]] = field(default_factory=dict)
     levels: int = 0
     at_seconds: float = float("-inf")
 

@@ -99,6 +99,11 @@ class ForwarderMetrics:
             "How far the machine's clock is ahead of the brokers'.",
             registry=registry,
         )
+        self.held = Gauge(
+            "tidegate_queue_held",
+            "1 while due messages wait because brokers are over their limit, else 0.",
+            registry=registry,
+        )
         self.level_topics = Gauge(
             "tidegate_queue_level_topics",
             "Level topics that this process forwards.",

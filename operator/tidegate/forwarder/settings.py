@@ -64,9 +64,9 @@ _SAID_AGAIN_SECONDS = 60.0
 _said: dict[str, float] = {}
 
 
-def _report(error: Any) -> None:
-    """Log a client's problem. Each client reports an unreachable broker many times a second:
-    it is said once a minute.
+def report(error: Any) -> None:
+    """Log a problem that a client goes on with. Each client reports an unreachable broker many
+    times a second: it is said once a minute.
     """
     problem, now = error.str().partition(" (after ")[0], time.monotonic()
     if now - _said.get(problem, float("-inf")) >= _SAID_AGAIN_SECONDS:
@@ -84,7 +84,7 @@ def _commit_answered(error: Any, partitions: list[Any]) -> None:
 
 
 # what clients print by themselves is left out: problems come by the callback, as log lines
-_QUIET: Mapping[str, object] = {"log_level": 2, "error_cb": _report}
+_QUIET: Mapping[str, object] = {"log_level": 2, "error_cb": report}
 
 
 def any_client_settings(settings: ForwarderSettings) -> dict[str, object]:

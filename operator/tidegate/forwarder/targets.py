@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,11 +54,17 @@ class Targets:
         )
         patterns = "|".join(re.escape(one).replace(r"\*", ".*") for one in settings.allowed)
         self._allowed = re.compile(f"(?:{patterns})")
-        self._existing: frozenset[str] = frozenset()
+        self._existing: Collection[str] = ()
         self._verdicts: dict[bytes | None, Verdict] = {}
         self._refused: dict[str, tuple[float, str]] = {}
 
-    def list(self, topics: frozenset[str]) -> None:
+    def is_possible(self, topic: str) -> bool:
+        """Whether a record may name this topic as its target, or have it as the default."""
+        if topic.startswith("__") or self._names.is_own(topic):
+            return False
+        return topic == self._default or self._allowed.fullmatch(topic) is not None
+
+    def list(self, topics: Collection[str]) -> None:
         """The topics that exist now."""
         self._existing = topics
         self._verdicts.clear()

@@ -1,8 +1,8 @@
-"""Who claimed the topic prefix of a delay queue: records in the prefix's control topic.
+"""What the operator writes to the control topic of a prefix: who claimed it, and when to wait.
 
 The control topic is a compacted log that one process at a time writes (`adminapi/log.py`). Of two
 queues on one prefix, in one Kubernetes cluster or in two, the one whose claim came first has it,
-until that claim is released.
+until that claim is released. Its forwarders read the queue's pace there.
 
 The errors that brokers give about queues are turned into ours here, for topics as well.
 """
@@ -17,6 +17,8 @@ from tidegate.kafka.adminapi.client import AdminClient, Fenced, Lost, is_refusal
 from tidegate.kafka.adminapi.log import Entry, LedgerLog
 from tidegate.kafka.protocol import for_code
 from tidegate.queues.names import QueueNames
+from tidegate.queues.pace import PACE_KEY, pace_text, parse_pace
+from tidegate_logic.queues.shift import Pace
 from tidegate_logic.reasons import Reason
 
 CLAIM_VERSION = 1
@@ -39,6 +41,7 @@ class PrefixClaim:
 class _Control:
     log: LedgerLog
     claims: dict[str, PrefixClaim] = field(default_factory=dict)
+    pace: Pace | None = None
 
 
 class PrefixClaims:
@@ -67,6 +70,20 @@ class PrefixClaims:
     def release(self, names: QueueNames, uid: str) -> Mapping[str, PrefixClaim]:
         """Take this queue's claim back; the claims that are left."""
         return self._settle(names, uid, None)
+
+    def pace(self, names: QueueNames) -> Pace | None:
+        """What was announced to forwarders last, as of the last call of `read`."""
+        return self._control(names).pace
+
+    def announce(self, names: QueueNames, pace: Pace | None) -> None:
+        """Announce to forwarders when to wait; None = never."""
+        control = self._control(names)
+        with _of_control(names):
+            control.log.become_writer()
+            self._read(control)
+            control.log.commit([(PACE_KEY, None if pace is None else pace_text(pace))])
+            control.log.give_up()
+        control.pace = pace
 
     def forget(self, names: QueueNames) -> None:
         """Drop what is known of a queue that is gone."""
@@ -99,7 +116,10 @@ class PrefixClaims:
         is_anew, entries = control.log.news()
         if is_anew:
             control.claims.clear()
+            control.pace = None
         for entry in entries:
+            if entry.key == PACE_KEY:
+                control.pace = parse_pace(entry.value)
             key = entry.key.decode("utf-8", "replace")
             if not key.startswith(_CLAIM):
                 continue

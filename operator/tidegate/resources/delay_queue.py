@@ -18,6 +18,7 @@ from tidegate.resources.authentication import (
     secret_names,
 )
 from tidegate.resources.fields import TOPIC_PATTERN, ObjectName, matching, ruled
+from tidegate.resources.rates import ByteRate
 from tidegate.resources.schema import Rule, SchemaModel
 from tidegate.resources.status import ByteCount, Condition, Count, Generation
 
@@ -27,6 +28,7 @@ MAX_DELAY_SECONDS = 31_536_000
 MAX_ALLOWED = 64
 MAX_SHOWN_FORWARDERS = 100
 MAX_QUEUE_NAME_LENGTH = 63
+_GRACE_SECONDS = 86_400
 # with the longest delay and number behind it, it is still a topic's name
 MAX_PREFIX_LENGTH = 200
 
@@ -181,9 +183,28 @@ class LevelTopics(SchemaModel):
         default=3, description="Replicas of each topic, when it is created. Unset means 3."
     )
     grace_seconds: Annotated[int, Field(ge=60, le=MAX_DELAY_SECONDS)] = Field(
-        default=86_400,
+        default=_GRACE_SECONDS,
         description="How long a message is kept after it is due. Longer outages of all "
         "forwarders lose messages. Unset means 86400.",
+    )
+
+
+class Shift(SchemaModel):
+    """What happens to due messages while brokers have no room."""
+
+    while_over_limit: Literal["Hold"] = Field(
+        default="Hold",
+        description="Hold: due messages wait while the egress of a broker is over its limit, or is "
+        "throttled because it was, if that broker leads a partition of a topic that they may be "
+        "sent to. Unset means Hold.",
+    )
+    latest_seconds: Annotated[int, Field(ge=60, le=MAX_DELAY_SECONDS)] = Field(
+        description="How long after its due time a message is sent at the latest. Less than "
+        "topics.graceSeconds."
+    )
+    rate: ByteRate = Field(
+        description="Rate at which all forwarders together send what has waited, in bytes per "
+        "second."
     )
 
 
@@ -249,6 +270,11 @@ class DelayQueueSpec(SchemaModel):
         default=LevelTopics(),
         description="Settings of the queue's topics. Unset means the defaults of its fields.",
     )
+    shift: Shift | None = Field(
+        default=None,
+        description="Lets due messages wait while brokers are over their limit. Unset means that "
+        "they never wait longer than their delay.",
+    )
     deletion_policy: Literal["Drain", "Keep"] = Field(
         default="Drain",
         description="What happens when this object is deleted. Drain: it stays until the last "
@@ -276,6 +302,16 @@ class DelayQueueSpec(SchemaModel):
             message=f"all delays together may have at most {MAX_TOPICS} topics",
             field_path=".delays",
             holds=lambda spec: sum(delay.topics for delay in spec.delays) <= MAX_TOPICS,
+        ),
+        Rule(
+            cel="!has(self.shift) || self.shift.latestSeconds < (has(self.topics) && "
+            f"has(self.topics.graceSeconds) ? self.topics.graceSeconds : {_GRACE_SECONDS})",
+            message="shift.latestSeconds must be less than topics.graceSeconds, or Kafka deletes "
+            "messages that still wait",
+            field_path=".shift",
+            holds=lambda spec: (
+                spec.shift is None or spec.shift.latest_seconds < spec.topics.grace_seconds
+            ),
         ),
         Rule(
             cel="",

@@ -2,7 +2,7 @@
 
 import uuid
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -79,6 +79,23 @@ class QueueClients:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
         for done in self._admin.incremental_alter_configs([resource]).values():
             done.result(patience(30))
+
+    def values(self, topic: str, key: bytes) -> list[bytes | None]:
+        """The values of a key that were committed, oldest first; compaction may leave some out."""
+        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = Consumer({**self._servers, **settings})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[bytes | None] = []
+        try:
+            while (message := consumer.poll(patience(30))) is not None:
+                if (error := message.error()) is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    return found
+                if message.key() == key:
+                    found.append(message.value())
+        finally:
+            consumer.close()
+        raise AssertionError(f"{topic} was not read to its end in time")
 
 
 _OF_THE_TOPIC = 1

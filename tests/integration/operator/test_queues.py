@@ -47,9 +47,11 @@ from tidegate.kube.client import KubernetesClient
 from tidegate.observe.declared import policy_from
 from tidegate.observe.namespaces import labels_now
 from tidegate.queues.names import QueueNames
+from tidegate.queues.pace import PACE_KEY, parse_pace
 from tidegate.queues.position import PositionNote
 from tidegate.resources.kinds import parse_policy
 from tidegate.settings import UNBOUNDED, ForwarderOffer
+from tidegate_logic.queues.shift import Pace, Shift
 from tidegate_logic.reasons import Reason
 
 pytestmark = pytest.mark.integration
@@ -151,10 +153,12 @@ class World:
 
     # --- looks ------------------------------------------------------------------------------------
 
+    crowded: frozenset[int] | None = frozenset()
+
     def look(self, keeper: QueueKeeper | None = None) -> dict[str, QueueFinding]:
         """One look at all queues; what it found, by `namespace/name`."""
         spec = parse_policy(self.policy, strict=True).spec
-        task = QueueTask(policy_from(self.policy, spec), spec, self.queues())
+        task = QueueTask(policy_from(self.policy, spec), spec, self.queues(), self.crowded)
         found = (keeper or self.keeper).look(task)
         return {_key(one.raw): one for one in found}
 
@@ -184,6 +188,11 @@ class World:
             return self.raw(name) is None
 
         wait_until(is_gone, f"queue {name} to be gone", timeout_seconds=60)
+
+    def announced(self, names: QueueNames) -> list[Pace | None]:
+        """What was written for forwarders about waiting, oldest first."""
+        values = self.clients.values(names.control_topic, PACE_KEY)
+        return [parse_pace(value) for value in values]
 
     # --- Kafka and Pods ---------------------------------------------------------------------------
 
@@ -278,6 +287,41 @@ class Queues:
         assert [(one["seconds"], one["waiting"]) for one in status["delays"]] == [(5, 2), (600, 0)]
         assert status["forwarders"] == [{"name": "pod-0", "topics": 1}]
         assert (status["dead"], status["summary"]["waiting"]) == (0, 2)
+
+    def test_forwarders_hear_to_wait_while_brokers_have_no_room(self, world: World) -> None:
+        world.policy["spec"] |= {
+            "metrics": {"prometheus": {"url": "http://prometheus:9090"}, "preset": "NodeExporter"},
+            "brokers": {"egress": {"limit": "50M"}},
+        }
+        names = world.create(shift={"latestSeconds": 3600, "rate": "20M"})
+        assert condition(world.settle(), "Held") == ("False", Reason.FORWARDING)
+        assert world.announced(names) == []
+        world.crowded = frozenset({3, 1})
+        assert condition(world.finding(), "Held") == ("True", Reason.BROKERS_OVER_LIMIT)
+        held = Pace(Shift(3600, 20_000_000), frozenset({1, 3}))
+        assert world.announced(names) == [held]
+        world.finding()
+        world.look(world.new_keeper())  # it knows what was said, and not when
+        assert world.announced(names) == [held, held]
+        world.now += 30.0
+        world.finding()
+        assert world.announced(names) == [held, held, held]  # or forwarders would forget it
+        world.crowded, world.now = None, world.now + 30.0
+        world.finding()  # nothing is known: nothing new is said, and it is not said again
+        world.holds_lease = False
+        world.crowded = frozenset()
+        with suppress(LeaseLost):
+            world.finding()
+        assert world.announced(names) == [held, held, held]
+        world.holds_lease = True
+        assert condition(world.finding(), "Held") == ("False", Reason.FORWARDING)
+        assert world.announced(names) == [held, held, held, None]
+
+    def test_a_policy_without_an_egress_limit_has_nobody_wait(self, world: World) -> None:
+        names = world.create(shift={"latestSeconds": 3600, "rate": "20M"})
+        world.crowded = frozenset({1})
+        assert condition(world.settle(), "Held") == ("False", Reason.SHIFT_CANNOT_HELP)
+        assert world.announced(names) == []
 
     def test_messages_a_second_are_counted_between_looks(self, world: World) -> None:
         names = world.create()

@@ -36,6 +36,7 @@ from tidegate.queues.position import PositionNote
 from tidegate.resources import parse_policy, parse_queue
 from tidegate.settings import UNBOUNDED, ForwarderOffer
 from tidegate_logic.queues.levels import FoundTopic, Level, LevelDecision
+from tidegate_logic.queues.shift import Pace, Shift
 from tidegate_logic.reasons import Reason
 
 OFFER = ForwarderOffer(image="forwarder:1", pull_secrets=("registry",))
@@ -224,6 +225,9 @@ FINDING = QueueFinding(
 )
 AWAY = Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answers.")
 LEVEL = Level(5, 0)
+SHIFT = Shift(3600, 20_000_000)
+HELD = replace(FINDING, shift=SHIFT, pace=Pace(SHIFT, frozenset({1, 3})))
+LATE = replace(FINDING, shift=SHIFT, pace=Pace(SHIFT))
 
 
 def noted(**note: Any) -> dict[LevelTopic, LevelSeen]:
@@ -307,6 +311,10 @@ def test_ready_says_why_messages_are_not_sent_on(
         (replace(FINDING, levels=noted(clock_ms=-51)), "ClockWrong", ("True", Reason.CLOCK_WRONG)),
         (replace(FINDING, dead=4), "DeadLetters", ("True", Reason.DEAD_LETTERS)),
         (replace(FINDING, dead=None), "DeadLetters", ("Unknown", Reason.BROKERS_UNREACHABLE)),
+        (replace(FINDING, shift=SHIFT), "Held", ("False", Reason.FORWARDING)),
+        (HELD, "Held", ("True", Reason.BROKERS_OVER_LIMIT)),
+        (LATE, "Held", ("True", Reason.SENDING_LATE)),
+        (replace(FINDING, waiting_helps=False), "Held", ("False", Reason.SHIFT_CANNOT_HELP)),
     ],
 )
 def test_what_needs_attention_has_a_condition_of_its_own(
@@ -314,6 +322,10 @@ def test_what_needs_attention_has_a_condition_of_its_own(
 ) -> None:
     found = next(one for one in verdicts_of(finding) if one.type == kind)
     assert (found.status.value, found.reason) == expected
+
+
+def test_a_queue_without_shift_says_nothing_of_waiting() -> None:
+    assert "Held" not in {one.type for one in verdicts_of(FINDING)}
 
 
 def test_the_status_has_the_figures_of_every_delay() -> None:
@@ -350,6 +362,9 @@ def test_conditions_read_like_this(golden: Any) -> None:
         ),
         "taken": replace(FINDING, decision=LevelDecision(taken={LEVEL: "it has 3 partitions"})),
         "no forwarder": replace(FINDING, forwarders=ForwardersSeen(0, 2, 121.0)),
+        "held": HELD,
+        "late": LATE,
+        "useless": replace(FINDING, waiting_helps=False),
         "trouble": replace(FINDING, levels=noted(lost=2, clock_ms=-80), dead=4),
     }
     golden(

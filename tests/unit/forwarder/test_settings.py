@@ -78,6 +78,6 @@ def test_an_unreachable_broker_is_reported_once_a_minute(monkeypatch: pytest.Mon
     with capture_logs() as logs:
         for now[0] in (0.0, 0.1, 59.0, 60.0):
             for suffix in (" (after 0ms in state CONNECT)", " (after 7ms in state CONNECT)"):
-                settings_module._report(KafkaError(KafkaError._TRANSPORT, f"refused{suffix}"))
-        settings_module._report(KafkaError(KafkaError._TRANSPORT, "another"))
+                settings_module.report(KafkaError(KafkaError._TRANSPORT, f"refused{suffix}"))
+        settings_module.report(KafkaError(KafkaError._TRANSPORT, "another"))
     assert [line["problem"] for line in logs] == ["refused", "refused", "another"]

@@ -39,6 +39,7 @@ from tidegate_logic.queues.levels import (
     decide_levels,
     first_claim,
 )
+from tidegate_logic.queues.shift import RENEW_SECONDS, Shift, next_pace, waiting_helps
 from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
@@ -59,6 +60,7 @@ class _Memory:
     quiet: Mapping[Level, Quiet] = field(default_factory=dict)
     positions: Mapping[LevelTopic, int] = field(default_factory=dict)
     at_seconds: float = 0.0
+    announced_at_seconds: float = float("-inf")
     has_control: bool = False  # the control topic was found as it should be
 
 
@@ -131,7 +133,7 @@ class QueueKeeper:
             if not finding.is_deleting:
                 self._require_admitted(queue, task.spec)
                 require_login(queue, task.spec.kafka)
-            return self._keep(finding, queue, task.spec.kafka, topics, listing)
+            return self._keep(finding, queue, task, topics, listing)
         except LeaseLost:
             raise
         except TidegateError as error:
@@ -141,7 +143,7 @@ class QueueKeeper:
         self,
         finding: QueueFinding,
         queue: DelayQueue,
-        kafka: KafkaCluster,
+        task: QueueTask,
         topics: QueueTopics,
         listing: Listing,
     ) -> QueueFinding | None:
@@ -176,7 +178,8 @@ class QueueKeeper:
             is_drained = queue.spec.deletion_policy == "Drain"
             return self._let_go(finding, names, topics, claims, deletes_topics=is_drained)
         self._change_topics(queue, names, topics, listing, decision)
-        forwarders, trouble = self._keep_forwarders(finding, queue, kafka)
+        finding = self._announce(finding, queue, names, topics, task)
+        forwarders, trouble = self._keep_forwarders(finding, queue, task.spec.kafka)
         return replace(finding, forwarders=forwarders, forwarders_trouble=trouble)
 
     def _require_admitted(self, queue: DelayQueue, spec: PolicySpec) -> None:
@@ -286,6 +289,31 @@ class QueueKeeper:
             gone = [_name(names, level) for level in decision.delete]
             topics.delete(names, gone)
             log.info("Topics of a queue deleted", queue=queue.metadata.key, topics=gone)
+
+    def _announce(
+        self,
+        finding: QueueFinding,
+        queue: DelayQueue,
+        names: QueueNames,
+        topics: QueueTopics,
+        task: QueueTask,
+    ) -> QueueFinding:
+        """Announce to forwarders when to wait, where that has changed or is old."""
+        spec, helps = queue.spec.shift, waiting_helps(task.policy.limits)
+        shift = Shift(spec.latest_seconds, spec.rate) if spec is not None and helps else None
+        memory = self._memory[str(finding.raw["metadata"]["uid"])]
+        announced = topics.claims.pace(names)
+        pace = next_pace(announced, shift, task.crowded, finding.oldest_late_seconds)
+        now_seconds = self._monotonic()
+        is_known = pace is not None and task.crowded is not None
+        is_old = is_known and now_seconds - memory.announced_at_seconds >= RENEW_SECONDS
+        if pace != announced or is_old:
+            topics.claims.announce(names, pace)
+            memory.announced_at_seconds = now_seconds
+        if pace != announced:
+            over = sorted(pace.over) if pace is not None else []
+            log.info("Forwarders informed when to wait", queue=queue.metadata.key, over=over)
+        return replace(finding, shift=shift, waiting_helps=spec is None or helps, pace=pace)
 
     def _keep_forwarders(
         self, finding: QueueFinding, queue: DelayQueue, kafka: KafkaCluster

@@ -26,8 +26,9 @@ from tidegate.resources.delay_queue import (
 from tidegate.resources.policy import PolicySpec
 from tidegate_logic.model import Policy
 from tidegate_logic.queues.levels import LevelDecision
+from tidegate_logic.queues.shift import Pace, Shift
 from tidegate_logic.reasons import Reason
-from tidegate_logic.words import counted
+from tidegate_logic.words import counted, rate_words
 
 if TYPE_CHECKING:  # a policy without queues does without them
     from tidegate.control.queues.forwarders import ForwardersSeen
@@ -40,19 +41,26 @@ MOST_CLOCK_MS = 50
 
 @dataclass(frozen=True, slots=True)
 class QueueTask:
-    """What a look is about: the policy, as it is followed now, and its queues."""
+    """What a look is about: the policy, as it is followed now, and its queues.
+
+    `crowded` are the brokers that have no room for messages that may wait, as of the last pass;
+    None = not known.
+    """
 
     policy: Policy
     spec: PolicySpec
     queues: tuple[JsonObject, ...]
+    crowded: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFinding:
     """What one look found of one queue; what it did not come to is left out.
 
-    `held_back` is why the policy lets nothing be changed now, "" = it does. `forwarders` None =
-    there is no Deployment; `forwarders_trouble` is what keeps it from being as wanted.
+    `held_back` is why the policy lets nothing be changed now, None = it does. `forwarders` None =
+    there is no Deployment; `forwarders_trouble` is what keeps it from being as wanted. `shift` is
+    what the queue allows and the policy can use, None = nothing; `pace` what was announced to its
+    forwarders. `waiting_helps` False = the queue allows what relieves no limit of the policy.
     """
 
     raw: JsonObject
@@ -65,6 +73,9 @@ class QueueFinding:
     forwarders: ForwardersSeen | None = None
     forwarders_trouble: TidegateError | None = None
     held_back: tuple[Reason, str] | None = None
+    shift: Shift | None = None
+    pace: Pace | None = None
+    waiting_helps: bool = True
 
     @property
     def is_deleting(self) -> bool:
@@ -75,6 +86,11 @@ class QueueFinding:
         """Messages that wait; None = not known of every topic."""
         known = [seen.found.waiting for seen in self.levels.values()]
         return None if None in known else sum(one for one in known if one is not None)
+
+    @property
+    def oldest_late_seconds(self) -> int | None:
+        """How long the oldest of them has been due, 0 if none is; None = not known everywhere."""
+        return _late_seconds(self.levels.values())
 
 
 def status_of(finding: QueueFinding) -> DelayQueueStatus:
@@ -94,7 +110,7 @@ def status_of(finding: QueueFinding) -> DelayQueueStatus:
         forwarders=_forwarders(finding.levels),
         dead=finding.dead,
         summary=QueueSummary(
-            waiting=finding.waiting, oldest_late_seconds=_late_seconds(finding.levels.values())
+            waiting=finding.waiting, oldest_late_seconds=finding.oldest_late_seconds
         ),
     )
 
@@ -104,7 +120,9 @@ def verdicts_of(finding: QueueFinding) -> tuple[Verdict, ...]:
     verdict = _ready(finding)
     if finding.decision is None:
         return (verdict,)
-    return (verdict, _lost(finding.levels), _clocks(finding.levels), _dead(finding))
+    found = (verdict, _lost(finding.levels), _clocks(finding.levels), _dead(finding))
+    wants_to_wait = finding.shift is not None or not finding.waiting_helps
+    return (*found, _held(finding)) if wants_to_wait else found
 
 
 def _delay_status(
@@ -234,8 +252,9 @@ def _forwarding_words(finding: QueueFinding, decision: LevelDecision) -> str:
     pods = "" if seen is None else f"{seen.available} of {seen.wanted} forwarders are available, "
     drained = len(decision.draining) + len(decision.delete)
     also = f"; {counted(drained, 'topic')} of removed delays drained first" if drained else ""
+    when = "when they are due" if finding.pace is None else "later than they are due (see Held)"
     return (
-        f"Messages are sent on when they are due: {pods}{counted(len(finding.levels), 'topic')}, "
+        f"Messages are sent on {when}: {pods}{counted(len(finding.levels), 'topic')}, "
         f"{counted(finding.waiting or 0, 'message')} waiting{also}"
     )
 
@@ -295,3 +314,29 @@ def _dead(finding: QueueFinding) -> Verdict:
         f"{finding.prefix}.dead, each with the reason in its header tidegate-reason"
     )
     return Verdict("DeadLetters", Truth.TRUE, Reason.DEAD_LETTERS, shortened(message))
+
+
+def _held(finding: QueueFinding) -> Verdict:
+    """Whether due messages wait because brokers have no room."""
+    if not finding.waiting_helps:
+        message = (
+            "The policy limits no broker's egress. Messages that wait were produced already, so "
+            "spec.shift relieves no limit on ingress, and holds nothing. Remove it, or set an "
+            "egress limit in the policy"
+        )
+        return Verdict("Held", Truth.FALSE, Reason.SHIFT_CANNOT_HELP, message)
+    pace = finding.pace
+    if pace is None:
+        return Verdict("Held", Truth.FALSE, Reason.FORWARDING, "No due message waits for brokers")
+    rate = rate_words(pace.shift.bytes_per_second)
+    if pace.over:
+        brokers = ", ".join(str(broker) for broker in sorted(pace.over))
+        message = (
+            f"There is no room on {'broker' if len(pace.over) == 1 else 'brokers'} {brokers}: the "
+            "egress is over the limit, or clients are throttled because it was. Due messages wait "
+            f"if one of their targets is led there, each for {pace.shift.latest_seconds} s at "
+            f"most. Afterwards they are sent at {rate}"
+        )
+        return Verdict("Held", Truth.TRUE, Reason.BROKERS_OVER_LIMIT, shortened(message))
+    message = f"Brokers have room again. What has waited is sent at {rate}"
+    return Verdict("Held", Truth.TRUE, Reason.SENDING_LATE, message)

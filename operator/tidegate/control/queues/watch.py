@@ -184,6 +184,7 @@ def _essence(task: QueueTask) -> object:
         task.policy.mode,
         task.policy.paused,
         task.spec,
+        task.crowded,
         tuple(
             (
                 raw["metadata"]["uid"],
