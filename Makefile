@@ -56,7 +56,7 @@ doctor: ## List what this machine lacks, and the command that installs it
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own, the longest first. Tests without real parts never wait, so they take what the others leave.
 KINDS := operators brokers throttling kraft
-INTEGRATION := integration-throttling integration-replicas integration-operators integration-rollup integration-rest integration-kraft integration-brokers integration-kubernetes integration-console
+INTEGRATION := integration-throttling integration-forwarder integration-replicas integration-operators integration-rollup integration-rest integration-kraft integration-brokers integration-kubernetes integration-console
 AT_ONCE := 6
 
 .PHONY: test
@@ -80,7 +80,9 @@ BEHIND := nice -n 4
 # browser.
 ROLLUP := tests/integration/rollup
 CONSOLE := tests/integration/console
-ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE)
+# Forwarders wait for what is due, most of the time, on brokers of their own.
+FORWARDER := tests/integration/forwarder
+ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE) --ignore=$(FORWARDER)
 OPERATORS := tests/integration/operator
 # Most of these need a Kubernetes API and nothing else.
 KUBERNETES := $(addprefix tests/integration/,chart gitops kube release resources)
@@ -95,6 +97,8 @@ integration-replicas: setup
 	$(BEHIND) $(PYTHON) -m pytest $(OPERATORS) -m "(replicas or kraft) and not long" $(PYTEST)
 integration-rollup: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) -m "not long" $(PYTEST)
+integration-forwarder: setup
+	$(BEHIND) $(PYTHON) -m pytest $(FORWARDER) -m "not long" $(PYTEST)
 integration-console: setup
 	$(BEHIND) $(PYTHON) -m pytest $(CONSOLE) -m "not long" $(PYTEST)
 integration-kubernetes: setup
