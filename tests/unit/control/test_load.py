@@ -5,6 +5,7 @@ metering quota.
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,6 +120,31 @@ def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_w
     stage.run()
     assert len(stage.event_reasons()) == count
     golden(event.note)
+
+
+def test_queues_hear_after_each_pass_which_brokers_have_no_room(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    stage.run()
+    heard: list[Any] = []
+    controller = stage.controllers["streaming/orders"]
+    controller._queues = SimpleNamespace(want=heard.append)  # type: ignore[assignment]
+
+    def crowded(broker_1: float | None) -> frozenset[int] | None:
+        stage.now += 15
+        if broker_1 is None:
+            stage.readings = None
+        else:
+            read(stage, broker_1=broker_1)
+        stage.run()
+        return heard[-1].crowded
+
+    assert crowded(40) == frozenset()
+    assert crowded(58.1) == frozenset({1})
+    assert crowded(45) == frozenset({1})  # above 85 % of its limit
+    assert crowded(40) == frozenset()
+    assert crowded(60) == frozenset({1})
+    assert not crowded(None)
 
 
 def test_a_broker_within_its_limit_again_is_reported_with_the_time(
