@@ -113,6 +113,14 @@ def forward(
             "--client-rack", metavar="NAME", help="Rack of this process: read replicas there."
         ),
     ] = None,
+    cancellable: Annotated[
+        bool,
+        typer.Option(
+            "--cancellable",
+            help="Do not send records whose header tidegate-id is a key in the topic "
+            "PREFIX.cancelled.",
+        ),
+    ] = False,
     metrics_port: Annotated[
         int,
         typer.Option(
@@ -160,6 +168,7 @@ def forward(
             default_target=default_target,
             client=_client(access, folder, authentication, username, tls=tls),
             client_rack=client_rack,
+            cancellable=cancellable,
         )
 
         def open_membership(own_name: str) -> "Membership":

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from tidegate.errors import RetryLater, UserActionRequired
 from tidegate.forwarder.at_least_once import AtLeastOnce
 from tidegate.forwarder.brokers import Brokers
+from tidegate.forwarder.cancellations import Cancellations
 from tidegate.forwarder.exactly_once import ExactlyOnce
 from tidegate.forwarder.keeper import Keeper
 from tidegate.forwarder.level import Level
@@ -103,6 +104,9 @@ class Forwarder:
         self._keeper = Keeper(settings, membership, self._brokers)
         self._targets = Targets(settings)
         self._pacing = Pacing(settings, self._targets, metrics)
+        self._cancellations = (
+            Cancellations(settings, self._brokers.now_ms) if settings.cancellable else None
+        )
         self._listed_at = float("-inf")
         self._heap = DueHeap()
         self._sender = self._new_sender()
@@ -117,6 +121,8 @@ class Forwarder:
         """
         sys.setswitchinterval(0.0005)  # at 5 ms, the loop would wait that long for other threads
         self._keeper.start()
+        if self._cancellations is not None:
+            self._cancellations.start()
         is_ours = False
         try:
             self._sender.open()
@@ -132,7 +138,13 @@ class Forwarder:
 
     def _new_sender(self) -> Sender:
         producer = Producer(producer_settings(self._settings, self._membership.member))
-        outbox = Outbox(producer, self._targets, self._metrics, self._keeper.has_new_listing)
+        outbox = Outbox(
+            producer,
+            self._targets,
+            self._metrics,
+            self._keeper.has_new_listing,
+            self._cancellations,
+        )
         if self._settings.guarantee is Guarantee.AT_LEAST_ONCE:
             return AtLeastOnce(producer, outbox)
         return ExactlyOnce(producer, outbox)
@@ -279,6 +291,8 @@ class Forwarder:
             self._sender.close()
         self._keeper.close()
         self._pacing.close()
+        if self._cancellations is not None:
+            self._cancellations.end()
         while not self._keeper.started.empty():
             self._keeper.started.get().close()
         self._membership.close()

@@ -26,6 +26,8 @@ _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _TIMEOUT_SECONDS = 5.0
 _LATE_SAMPLES = 1000
 _LEAVING_MS = 10.0
+_LOOK_AGAIN_MS = 50.0
+_NOT_KNOWN_MS = 10_000.0  # before it is an error that cancellations are not known
 _FEW_RECORDS = 128
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1000.0, 30_000.0
 
@@ -151,6 +153,14 @@ class Level:
             error=error,
             position=self.position,
         )
+
+    def wait_for_cancellations(self, now_ms: float) -> None:
+        """Look again soon: it is not known yet whether the next message was cancelled."""
+        self.stopped_until_ms = now_ms + _LOOK_AGAIN_MS
+        if now_ms - self.due_ms[self.sent] > _NOT_KNOWN_MS:
+            self.note = self.note.with_error(
+                f"topic {self.topic.prefix}.cancelled cannot be read; messages with an id wait"
+            )
 
     def describe(self, owner: str, clock_ms: int) -> None:
         """Bring what the note tells of this process up to date."""

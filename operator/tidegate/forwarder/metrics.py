@@ -75,6 +75,12 @@ class ForwarderMetrics:
             ["reason"],
             registry=registry,
         )
+        self.cancelled = Counter(
+            "tidegate_queue_cancelled",
+            "Records that were not sent because they were cancelled.",
+            ["delay_seconds"],
+            registry=registry,
+        )
         self.lost = Counter(
             "tidegate_queue_lost",
             "Records that retention deleted before they were read.",

@@ -7,11 +7,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from tidegate.forwarder.cancellations import Cancellations
 from tidegate.forwarder.level import Level
 from tidegate.forwarder.metrics import ForwarderMetrics
 from tidegate.forwarder.settings import MOST_RECORDS
 from tidegate.forwarder.targets import DeadReason, Targets
-from tidegate.queues.names import DUE_HEADER, REASON_HEADER, TARGET_HEADER
+from tidegate.queues.names import DUE_HEADER, ID_HEADER, REASON_HEADER, TARGET_HEADER
 
 _OF_TARGET = frozenset(
     {
@@ -50,12 +51,15 @@ class StartAgain(Exception):
 class Chunk:
     """Records of one level that were given to the producer together."""
 
-    __slots__ = ("count", "dead", "failures", "is_full", "left", "level", "opened_ms", "size_bytes")
+    __slots__ = (
+        *("cancelled", "count", "dead", "failures", "is_full", "left"),
+        *("level", "opened_ms", "size_bytes"),
+    )
 
     def __init__(self, level: Level, opened_ms: float) -> None:
         self.level = level
         self.opened_ms = opened_ms
-        self.count = self.left = self.size_bytes = 0
+        self.count = self.left = self.cancelled = self.size_bytes = 0
         self.is_full = False
         self.dead: list[DeadReason] = []
         self.failures: list[Failure] = []
@@ -89,6 +93,8 @@ class Outbox:
     metrics: ForwarderMetrics
     has_new_listing: Callable[[], bool]
     """Whether topics were listed so lately that a missing one is missing; if not, it asks."""
+    cancellations: Cancellations | None = None
+    """None = the queue's messages cannot be cancelled."""
 
     def put(self, level: Level, end: int, now_ms: float, *, most_bytes: int) -> Chunk:
         """Give `level.messages[level.sent:end]` to the producer, in order.
@@ -98,20 +104,29 @@ class Outbox:
         """
         chunk, start = Chunk(level, now_ms), level.sent
         judge, produce, report = self.targets.judge, self.producer.produce, chunk.done
+        cancellations = self.cancellations
         size = 0
         headers: _Headers
         for index in range(start, end):
             message = level.messages[index]
             if level.unreadable and message.offset() in level.unreadable:
-                headers, verdict = [], self.targets.unreadable
+                headers, key, verdict = [], None, self.targets.unreadable
             else:
                 try:
-                    headers, target = _headers_of(message)
+                    headers, target, key = _headers_of(message)
                     verdict = judge(target)
                 except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
-                    headers, verdict = [], self.targets.unreadable
+                    headers, key, verdict = [], None, self.targets.unreadable
                     # its answer to a second call has a hole, which ends the process
                     level.unreadable.add(message.offset())
+            if cancellations is not None and key is not None:
+                if not cancellations.is_known(level.due_ms[index]):
+                    level.wait_for_cancellations(now_ms)
+                    break
+                if cancellations.has(key):
+                    chunk.count += 1
+                    chunk.cancelled += 1
+                    continue
             if verdict.reason is DeadReason.NOT_FOUND and not self.has_new_listing():
                 level.stopped_until_ms = now_ms + _LISTING_MS
                 break
@@ -134,7 +149,7 @@ class Outbox:
             size += len(value or b"")
             if size >= most_bytes:
                 break
-        chunk.left, chunk.size_bytes = chunk.count, size
+        chunk.left, chunk.size_bytes = chunk.count - chunk.cancelled, size
         chunk.is_full = chunk.count >= MOST_RECORDS or size >= most_bytes
         self.metrics.late.observe(
             level.topic.delay_seconds, level.due_ms[start : start + chunk.count], now_ms
@@ -145,7 +160,9 @@ class Outbox:
     def arrived(self, chunk: Chunk) -> None:
         """The chunk's records are where they belong, for good; they are the first of its level."""
         level = chunk.level
-        self.metrics.forwarded.labels(level.topic.delay_seconds).inc(chunk.count)
+        arrived = chunk.count - chunk.cancelled
+        self.metrics.forwarded.labels(level.topic.delay_seconds).inc(arrived)
+        self.metrics.cancelled.labels(level.topic.delay_seconds).inc(chunk.cancelled)
         for reason in chunk.dead:
             self.metrics.dead.labels(reason).inc()
         level.commit(chunk.count, dead=len(chunk.dead))
@@ -192,17 +209,19 @@ class Outbox:
 _raw_headers = methodcaller("headers")
 
 
-def _headers_of(message: Any) -> tuple[_Headers, bytes | None]:
-    """The record's headers without an earlier due time, and its target.
+def _headers_of(message: Any) -> tuple[_Headers, bytes | None, bytes | None]:
+    """The record's headers without an earlier due time, its target, and its id.
 
     Raises SystemError or UnicodeDecodeError for a header whose name is not UTF-8.
     """
-    found, target, has_due = _raw_headers(message) or [], None, False
+    found, target, own_id, has_due = _raw_headers(message) or [], None, None, False
     for key, value in found:
         if key == TARGET_HEADER:
             target = value if value is not None else b""
+        elif key == ID_HEADER:
+            own_id = value
         elif key == DUE_HEADER:
             has_due = True
     if has_due:
-        return [header for header in found if header[0] != DUE_HEADER], target
-    return list(found), target
+        return [header for header in found if header[0] != DUE_HEADER], target, own_id
+    return list(found), target, own_id

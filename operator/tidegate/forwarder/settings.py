@@ -32,6 +32,7 @@ class ForwarderSettings:
     default_target: str | None
     client: Mapping[str, object] = field(repr=False)
     client_rack: str | None = None
+    cancellable: bool = False
 
 
 def client_settings(connection: KafkaConnection) -> dict[str, object]:

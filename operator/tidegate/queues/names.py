@@ -6,6 +6,8 @@ from enum import StrEnum
 
 TARGET_HEADER = "tidegate-target"
 """Where a record goes; the queue's default target without it."""
+ID_HEADER = "tidegate-id"
+"""By which a message can be cancelled, where the queue allows that."""
 DUE_HEADER = "tidegate-due"
 """Added to what is forwarded: when it was due, in ms since 1970 by the brokers' clock."""
 REASON_HEADER = "tidegate-reason"
@@ -60,6 +62,11 @@ class QueueNames:
         return f"{self.prefix}.control"
 
     @property
+    def cancelled_topic(self) -> str:
+        """The ids of cancelled messages, as keys."""
+        return f"{self.prefix}.cancelled"
+
+    @property
     def group(self) -> str:
         """The consumer group whose offsets are the positions. It never has members."""
         return f"{self.prefix}.forwarders"
@@ -96,4 +103,5 @@ class QueueNames:
 
     def is_own(self, topic: str) -> bool:
         """Whether a topic is part of this queue, and so never a target."""
-        return topic in (self.dead_topic, self.control_topic) or self.parse_level(topic) is not None
+        own = (self.dead_topic, self.control_topic, self.cancelled_topic)
+        return topic in own or self.parse_level(topic) is not None

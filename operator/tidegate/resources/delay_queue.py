@@ -209,7 +209,7 @@ class Shift(SchemaModel):
 
 
 # what `QueueNames.is_own` says, behind the prefix
-_OWN_TOPIC = "^([1-9][0-9]{0,8}[.](0|[1-9][0-9]{0,3})|control|dead)$"
+_OWN_TOPIC = "^([1-9][0-9]{0,8}[.](0|[1-9][0-9]{0,3})|control|dead|cancelled)$"
 
 
 def _fixed(field: str) -> Rule:
@@ -269,6 +269,12 @@ class DelayQueueSpec(SchemaModel):
     topics: LevelTopics = Field(
         default=LevelTopics(),
         description="Settings of the queue's topics. Unset means the defaults of its fields.",
+    )
+    cancellable: bool = Field(
+        default=False,
+        description="Creates the topic PREFIX.cancelled: a message with the header tidegate-id is "
+        "not sent if its id is written there, as the key of a record with any value, at least a "
+        "second before the message is due. Unset means false.",
     )
     shift: Shift | None = Field(
         default=None,

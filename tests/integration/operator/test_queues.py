@@ -288,6 +288,22 @@ class Queues:
         assert status["forwarders"] == [{"name": "pod-0", "topics": 1}]
         assert (status["dead"], status["summary"]["waiting"]) == (0, 2)
 
+    def test_cancellations_are_kept_as_long_as_the_messages(self, world: World) -> None:
+        names = world.create(cancellable=True)
+        world.settle()
+        settings = world.clients.settings(names.cancelled_topic)
+        assert settings["cleanup.policy"] in ("compact,delete", "delete,compact")
+        assert settings["retention.ms"] == "87000000"
+        world.edit(delays=[{"seconds": 5}, {"seconds": 7200}])
+        world.settle()
+        world.look(world.new_keeper())
+        settings = world.clients.settings(names.cancelled_topic)
+        assert settings["retention.ms"] == str((7200 + 86_400) * 1000)
+        world.edit(deletionPolicy="Drain")
+        world.delete()
+        world.look_until_gone()
+        assert world.clients.topics(names.prefix) == set()
+
     def test_forwarders_hear_to_wait_while_brokers_have_no_room(self, world: World) -> None:
         world.policy["spec"] |= {
             "metrics": {"prometheus": {"url": "http://prometheus:9090"}, "preset": "NodeExporter"},

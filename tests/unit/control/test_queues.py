@@ -73,6 +73,7 @@ def test_forwarders_get_the_queues_settings_and_its_own_login() -> None:
         "--allowed=orders.*",
         "--allowed=returns",
         "--default-target=orders.due",
+        "--cancellable",
         "--metrics-port=8080",
         "--client-tls",
         "--client-authentication=scram-sha-512",

@@ -1309,6 +1309,11 @@ BAD_QUEUES = (
         "spec.target",
     ),
     BadInput(
+        "topic of cancellations as target",
+        queue({"target": {"allowed": ["*"], "default": "shop.unpaid.cancelled"}}),
+        "spec.target",
+    ),
+    BadInput(
         "control topic as target",
         queue({"target": {"allowed": ["*"], "default": "shop.unpaid.control"}}),
         "spec.target",

@@ -178,6 +178,7 @@ def pods_of(
         f"--guarantee={spec.guarantee}",
         *(f"--allowed={one}" for one in spec.target.allowed),
         f"--default-target={spec.target.default}",
+        *(["--cancellable"] if spec.cancellable else []),
         f"--metrics-port={METRICS_PORT}",
         *login,
     ]

@@ -8,7 +8,7 @@ right before its last byte is sent.
 A queue that is wrong, or that Kafka refuses, has no effect on the others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from tidegate.settings import PolicyBounds
 from tidegate_logic.model import Mode, Policy
 from tidegate_logic.queues.levels import (
     QUIET_SECONDS,
+    RETENTION_MS,
+    TIMESTAMP_TYPE,
     Level,
     LevelDecision,
     Quiet,
@@ -61,6 +63,7 @@ class _Memory:
     positions: Mapping[LevelTopic, int] = field(default_factory=dict)
     at_seconds: float = 0.0
     announced_at_seconds: float = float("-inf")
+    cancelled: Mapping[str, str] = field(default_factory=dict)
     has_control: bool = False  # the control topic was found as it should be
 
 
@@ -177,7 +180,7 @@ class QueueKeeper:
         if decision.is_done:
             is_drained = queue.spec.deletion_policy == "Drain"
             return self._let_go(finding, names, topics, claims, deletes_topics=is_drained)
-        self._change_topics(queue, names, topics, listing, decision)
+        self._change_topics(finding, queue, names, topics, listing, decision)
         finding = self._announce(finding, queue, names, topics, task)
         forwarders, trouble = self._keep_forwarders(finding, queue, task.spec.kafka)
         return replace(finding, forwarders=forwarders, forwarders_trouble=trouble)
@@ -265,6 +268,7 @@ class QueueKeeper:
 
     def _change_topics(
         self,
+        finding: QueueFinding,
         queue: DelayQueue,
         names: QueueNames,
         topics: QueueTopics,
@@ -272,9 +276,16 @@ class QueueKeeper:
         decision: LevelDecision,
     ) -> None:
         wanted = WantedLevels({}, queue.spec.topics.grace_seconds)
+        memory = self._memory[str(finding.raw["metadata"]["uid"])]
         create = {_name(names, level): wanted.settings(level) for level in decision.create}
         if names.dead_topic not in listing.topics:
             create[names.dead_topic] = _DEAD_SETTINGS
+        cancelled = _cancelled_settings(queue, finding.levels) if queue.spec.cancellable else {}
+        if cancelled and names.cancelled_topic not in listing.topics:
+            create[names.cancelled_topic] = cancelled
+        elif cancelled != memory.cancelled:  # longer delays need its ids for longer
+            topics.correct(names, {names.cancelled_topic: cancelled})
+        memory.cancelled = cancelled
         if create:
             factor = queue.spec.topics.replication_factor
             topics.create(names, create, replication_factor=factor)
@@ -344,8 +355,9 @@ class QueueKeeper:
         # one that still runs would have brokers make the control topic again, with other settings
         if not self._forwarders.remove(finding.raw):
             return replace(finding, forwarders=self._forwarders.look(finding.raw))
-        if deletes_topics and finding.dead == 0:
-            topics.delete(names, [names.dead_topic])
+        if deletes_topics:
+            dead = [names.dead_topic] if finding.dead == 0 else []
+            topics.delete(names, [*dead, names.cancelled_topic])
         left = topics.claims.release(names, uid) if uid in claims else claims
         if deletes_topics and not left:
             topics.delete(names, [names.control_topic])
@@ -427,6 +439,18 @@ def _rates(
             count = max(0, position - before[level])
             moved[level.delay_seconds] = moved.get(level.delay_seconds, 0) + count
     return {seconds: count / elapsed_seconds for seconds, count in moved.items()}
+
+
+def _cancelled_settings(queue: DelayQueue, levels: Iterable[LevelTopic]) -> dict[str, str]:
+    """Of the topic with the ids of cancelled messages, which has them for as long as messages."""
+    seconds = [level.delay_seconds for level in levels]
+    longest = max(*seconds, *(delay.seconds for delay in queue.spec.delays), 0)
+    return {
+        TIMESTAMP_TYPE: "LogAppendTime",
+        "cleanup.policy": "compact,delete",
+        RETENTION_MS: str((longest + queue.spec.topics.grace_seconds) * 1000),
+        "segment.ms": str(24 * 3600 * 1000),
+    }
 
 
 def _name(names: QueueNames, level: Level) -> str:
