@@ -27,6 +27,10 @@ setup: .venv/.locked ## Make the locked Python environment in .venv
 console-walk: setup ## Walk the console in a browser while the quick demo plays, and take its pictures (DEMO=full: the whole one)
 	$(PYTHON) -m tools.console_walk
 
+.PHONY: console-picture
+console-picture: setup ## Take the README's picture of the console, while the example's evening plays in it
+	$(PYTHON) -m tools.console_picture
+
 .PHONY: console-states
 console-states: setup ## Take a picture of the console in each of its states, in light and dark, wide and narrow, into out/console-states/
 	mkdir -p out/console-states

@@ -68,7 +68,7 @@ def _until(condition: Callable[[], _Found], what: str, demo: Demo, seconds: floa
     raise Missed(f"{what}: not within {seconds:.0f} s")
 
 
-def _require(found: object, what: str) -> None:
+def require(found: object, what: str) -> None:
     if not found:
         raise Missed(what)
 
@@ -88,7 +88,7 @@ def watched_page(address: str) -> Iterator[Page]:
         page.on("request", lambda one: None if one.url.startswith(here) else wrong.append(one.url))
         yield page
         browser.close()
-    _require(not wrong, "; ".join(wrong))
+    require(not wrong, "; ".join(wrong))
 
 
 def opened(page: Page, address: str) -> bool:
@@ -125,16 +125,16 @@ def look_at_every_page(page: Page, out: Path, *, limit: str, throttled: Sequence
     `throttled` are the levels that `limit`, which is tried out, throttles. Raises as `walk` does.
     """
     short = in_short(page)
-    _require(re.search(r"L3 throttled: \S+.*since \d\d:\d\d:\d\d", short), short)
+    require(re.search(r"L3 throttled: \S+.*since \d\d:\d\d:\d\d", short), short)
     members = page.get_by_role("region", name="Members").get_by_role("row")
-    _require(members.count() >= 2, "nobody is below the contract")
+    require(members.count() >= 2, "nobody is below the contract")
     judged = page.locator('.nic[data-state="Over"], .nic[data-state="Within"]')
-    _require(judged.count() >= 1, "no broker is judged")
+    require(judged.count() >= 1, "no broker is judged")
     events = page.get_by_role("region", name="Events").first
     expect(events).to_contain_text("Throttled")
     row = events.get_by_role("row").filter(has_text="L3 is throttled").first
     pass_id = row.locator("td.pass").inner_text()
-    _require(re.fullmatch(r"[0-9a-f]{11}-[0-9a-f]{8}", pass_id), f"{pass_id!r} is no pass")
+    require(re.fullmatch(r"[0-9a-f]{11}-[0-9a-f]{8}", pass_id), f"{pass_id!r} is no pass")
     expect(page.locator("[data-holder]")).to_contain_text("written by")
     _keep(page, "now", out)
 

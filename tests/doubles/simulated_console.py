@@ -7,50 +7,33 @@ operator makes them. A test stops at a second, and bends what a state needs.
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-import yaml
-
 from tests.unit.simulation.loads import evening
+from tidegate.commands import played_load
 from tidegate.commands.audit import line_words
+from tidegate.commands.played_load import HOLDER, Moment
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.console.history import Past
 from tidegate.console.server import Console
 from tidegate.console.source import Trail
 from tidegate.control.audit.lines import AuditLine
-from tidegate.control.reconcile import PassResult
-from tidegate.control.report.events import EventDraft, broker_events, level_events
-from tidegate.control.report.status import policy_verdict, tier_verdict
 from tidegate.errors import Unreachable
-from tidegate.kafka.quota_store import ClusterFacts
-from tidegate.observe.declared import declare
-from tidegate.observe.observation import ObservationResult
-from tidegate.simulation.play import play
-from tidegate.tracing import new_pass_id
 from tidegate.view.policy import LeaseNow, Measured, Objects
 from tidegate_logic.decide import decide
-from tidegate_logic.decision import Decision, Memory
+from tidegate_logic.decision import Memory
 from tidegate_logic.model import Mode, Observation, QuotaKey, Topology
 from tidegate_logic.quotas.contention import Repairs
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339
 
 EPOCH = 1_800_000_000.0
 KEY = "streaming/orders"
-HOLDER = "tidegate-5b8f7c6d9-x2x7k_1_9e0b41aa"
 Document = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Moment:
-    """One pass: when it was, what was seen, and the objects with their statuses after it."""
-
-    at_seconds: float
-    observation: Observation
-    decision: Decision
-    objects: Objects
 
 
 @dataclass
@@ -87,122 +70,12 @@ class SimulatedSource:
 @cache
 def moments(text: str) -> tuple[Moment, ...]:
     """Every pass of the load in this text (policy, tiers and a Simulation, in YAML)."""
-    documents = [one for one in yaml.safe_load_all(text) if one]
-    policy, tiers = documents[0], [one for one in documents if one["kind"] == "BusinessTier"]
-    for number, one in enumerate((policy, *tiers)):
-        one["metadata"].setdefault("namespace", "default")
-        one["metadata"] |= {
-            "uid": f"uid-{number}",
-            "generation": 1,
-            "resourceVersion": "1",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        }
-    given = read_simulation(["-"], policy=None, standard_input=_Text(text))
+    given = read_simulation(["-"], policy=None, standard_input=io.StringIO(text))
     scenario = replace(given.scenario, epoch_seconds=EPOCH)
-    found: list[Moment] = []
-    events: list[Document] = []
-
-    def note(observation: Observation, decision: Decision) -> None:
-        levels_before = policy.get("status") or {}
-        observation = replace(observation, policy=scenario.policy)
-        _write_statuses(policy, tiers, observation, decision)
-        pass_id = new_pass_id(HOLDER, KEY, observation.now_seconds)
-        drafts = (
-            *broker_events(levels_before, decision.watched),
-            *level_events(levels_before, decision.levels),
-        )
-        for draft in drafts:
-            events.append(_event(len(events), draft, observation.now_seconds, pass_id))
-        found.append(
-            Moment(
-                observation.now_seconds - EPOCH,
-                observation,
-                decision,
-                Objects(
-                    (copy.deepcopy(policy),),
-                    tuple(copy.deepcopy(tiers)),
-                    heard_at_seconds=observation.now_seconds,
-                    events=tuple(events),
-                    leases={KEY: LeaseNow(HOLDER, observation.now_seconds)},
-                ),
-            )
-        )
-
-    play(scenario, note)
-    return tuple(found)
-
-
-def _event(number: int, draft: EventDraft, at_seconds: float, pass_id: str) -> Document:
-    """As the API server has one."""
-    return {
-        "kind": "Event",
-        "metadata": {
-            "uid": f"event-{number}",
-            "namespace": "streaming",
-            "annotations": {"tidegate.io/pass": pass_id},
-        },
-        "regarding": {
-            "kind": "BrokerBandwidthPolicy",
-            "namespace": "streaming",
-            "name": "orders",
-        },
-        "eventTime": yaml_time(at_seconds),
-        "type": draft.type,
-        "reason": draft.reason.value,
-        "note": draft.message,
-    }
-
-
-class _Text:
-    """Standard input with this text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def read(self) -> str:
-        return self._text
-
-
-def _write_statuses(
-    policy: Document, tiers: Sequence[Document], observation: Observation, decision: Decision
-) -> None:
-    """As the operator writes them after this pass."""
-    facts = None
-    if not observation.missing:
-        facts = ClusterFacts("6n9yBVQpTmqxCpLQXWtDzw", 1, False, None, answered_by="3 of 3 brokers")
-    seen = ObservationResult(observation, facts)
-    spec = declare(policy, tiers).spec
-    verdict = policy_verdict(PassResult(seen, decision), spec, previous=policy.get("status") or {})
-    policy["status"] = _status(verdict, observation.now_seconds, policy.get("status"))
-    for tier in tiers:
-        key = f"{tier['metadata']['namespace']}/{tier['metadata']['name']}"
-        members = [one for one in decision.members if one.tier_key == key]
-        made = tier_verdict(members, decision, observation.policy.mode)
-        tier["status"] = _status(made, observation.now_seconds, tier.get("status"))
-
-
-def _status(verdict: Any, now_seconds: float, before: Mapping[str, Any] | None) -> Document:
-    document: Document = verdict.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    known = {one["type"]: one for one in (before or {}).get("conditions") or ()}
-    at = yaml_time(now_seconds)
-    document["conditions"] = [
-        {
-            "type": one.type,
-            "status": one.status.value,
-            "reason": one.reason.value,
-            "message": one.message,
-            "lastTransitionTime": known[one.type]["lastTransitionTime"]
-            if known.get(one.type, {}).get("status") == one.status.value
-            else at,
-        }
-        for one in verdict.verdicts
-    ]
-    return document
+    return played_load.moments(scenario, given.policy, given.tiers)
 
 
 def yaml_time(seconds: float) -> str:
-    from tidegate_logic.words import rfc3339
-
     return rfc3339(seconds)
 
 
@@ -246,7 +119,10 @@ def decide_again(
 ) -> None:
     """The statuses after a pass on this, of an operator that has just begun."""
     decision, _ = decide(observation, Memory() if memory is None else memory)
-    bend(source, lambda policy, tiers: _write_statuses(policy, tiers, observation, decision))
+    bend(
+        source,
+        lambda policy, tiers: played_load.write_statuses(policy, tiers, observation, decision),
+    )
 
 
 def without_prometheus(source: SimulatedSource) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +24,7 @@ from tidegate_logic.model import Topology
 from tidegate_logic.reasons import Reason
 
 if TYPE_CHECKING:
+    from tidegate.console.server import ConsoleSettings
     from tidegate.kube.api import LeaseRecord
     from tidegate.observe.declared import Declared
     from tidegate.observe.metrics_watch import Reader
@@ -77,6 +80,20 @@ class _Looker:
 def console(
     around: CommandContext,
     *,
+    play: Annotated[
+        str | None,
+        typer.Option(
+            "--play",
+            metavar="FILE",
+            help="Play the load in a file of `tidegate simulate`, without any cluster.",
+        ),
+    ] = None,
+    speed: Annotated[
+        int,
+        typer.Option(
+            "--speed", min=1, max=60, help="With --play: seconds of the load in one second."
+        ),
+    ] = 20,
     namespace: Annotated[
         list[str] | None,
         typer.Option(
@@ -143,11 +160,16 @@ def console(
     It shows what is throttled now and why, single members, what-if scenarios and the audit trail.
     Policies, tiers and overrides come from Kubernetes by watch, loads from each policy's
     Prometheus. The console writes nothing, and its pages load nothing from other origins. It
-    queries Kafka only when someone opens quota levels or runs a what-if. Requires the extra
+    queries Kafka only when someone opens quota levels or runs a what-if. With --play, it shows a
+    simulated load instead, as it would look in a real cluster. Requires the extra
     `tidegate[console]`.
     """
     if bounds.given != UNBOUNDED:
         around.policy_bounds = bounds.given
+    listen = (host, port, tuple(browser_host or ()), tuple(forwarded_allow_ips or _LOOPBACK[:1]))
+    if play is not None:
+        _play(around, play, speed, listen)
+        return
     if host not in _LOOPBACK and not login:
         raise UserActionRequired(
             Reason.INVALID_SPEC,
@@ -166,7 +188,7 @@ def console(
         trails=tuple(audit_file or ()),
         login=login,
         lease_namespace=lease_namespace or _namespace_of_the_pod(),
-        listen=(host, port, tuple(browser_host or ()), tuple(forwarded_allow_ips or _LOOPBACK[:1])),
+        listen=listen,
     )
 
 
@@ -185,16 +207,10 @@ def _serve(
     from tidegate.commands.audit import line_words
     from tidegate.observe.trust import refuse_other_hosts
 
-    try:
+    with _libraries():
         from tidegate.console.access import Access
         from tidegate.console.server import Console, ConsoleSettings, serve
         from tidegate.console.source import LiveSource
-    except ImportError as error:
-        raise UserActionRequired(
-            Reason.INVALID_SPEC,
-            f"The console's libraries are not installed ({error.name}). Install them with "
-            "`pip install 'tidegate[console]'`.",
-        ) from error
     from tidegate.kube.client import KubernetesClient, connect
     from tidegate.kube.lease import LeaseAddress
     from tidegate.prometheus.client import PrometheusClient
@@ -235,9 +251,58 @@ def _serve(
     access_of = Access(connect(named.kubeconfig, named.context)) if login else None
     source.start()
     with closing(source):
-        address = f"http://{settings.host}:{settings.port}/"
-        Page(around.err).say(f"The console is at {address} until Ctrl-C.")
+        _say_where(around, settings)
         serve(Console(source, access_of, line_words, settings))
+
+
+def _play(
+    around: CommandContext,
+    file: str,
+    speed: int,
+    listen: tuple[str, int, tuple[str, ...], tuple[str, ...]],
+) -> None:
+    """Serve a load of the console's own process: there is nothing that needs a login."""
+    from tidegate.commands.simulation_file import read_simulation
+
+    with _libraries():
+        from tidegate.commands.played_load import PlayedSource, moments
+        from tidegate.console.server import Console, ConsoleSettings, serve
+    given = read_simulation([file], policy=None, standard_input=around.standard_input)
+    begun_seconds = time.time()
+    scenario = replace(given.scenario, epoch_seconds=begun_seconds)
+    source = PlayedSource(moments(scenario, given.policy, given.tiers), begun_seconds, speed)
+    settings = ConsoleSettings(*listen)
+    _say_where(around, settings)
+    serve(Console(source, settings=settings, player=source))
+
+
+@contextmanager
+def _libraries() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"The console's libraries are not installed ({error.name}). Install them with "
+            "`pip install 'tidegate[console]'`.",
+        ) from error
+
+
+def _say_where(around: CommandContext, settings: ConsoleSettings) -> None:
+    """Say where the console is. Raises UserActionRequired where the port cannot be had."""
+    from tidegate.metrics import cannot_listen
+
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            raise cannot_listen(
+                settings.host, settings.port, option="--port", error=error
+            ) from error
+    address = f"http://{settings.host}:{settings.port}/"
+    Page(around.err).say(f"The console is at {address} until Ctrl-C.")
 
 
 def _namespace_of_the_pod() -> str:

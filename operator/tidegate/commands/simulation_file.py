@@ -5,7 +5,7 @@ The operator's own `observe.declared` interprets policy and tiers.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from tidegate.commands.inputs import (
@@ -50,11 +50,16 @@ _NOTHING = "Nothing was simulated."
 
 @dataclass(frozen=True, slots=True)
 class SimulationInput:
-    """What to play, its name, and what a reader of the result should know of the input."""
+    """What to play, its name, and what a reader of the result should know of the input.
+
+    `policy` and `tiers` are the objects as they were written, each with a namespace.
+    """
 
     name: str
     scenario: Scenario
     warnings: tuple[str, ...] = ()
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    tiers: tuple[Mapping[str, Any], ...] = ()
 
 
 def read_simulation(
@@ -91,7 +96,9 @@ def read_simulation(
         for one in tiers
         if one not in ours
     ]
-    return SimulationInput(name, scenario, tuple(warnings))
+    return SimulationInput(
+        name, scenario, tuple(warnings), chosen.body, tuple(one.body for one in ours)
+    )
 
 
 def _too_much(who: str, scenario: Scenario) -> Iterator[str]:

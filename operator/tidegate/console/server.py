@@ -28,7 +28,7 @@ from tidegate.console.markup import joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
 from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
-from tidegate.console.source import Source, Trail
+from tidegate.console.source import Player, Source, Trail
 from tidegate.console.trail_view import Sight, readable
 from tidegate.console.viewers import LONGEST_MINUTES, Place, Reviews, Rights, Viewers
 from tidegate.console.what_if_form import WhatIfForm
@@ -105,6 +105,7 @@ class Console:
     access: Reviews | None = None
     audit_words: Callable[[AuditLine], str] = str
     settings: ConsoleSettings = field(default_factory=ConsoleSettings)
+    player: Player | None = None  # of a load that is played
     history: History = field(default_factory=History)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _begun: set[str] = field(default_factory=set)
@@ -155,6 +156,12 @@ class Console:
                 self.history.begin(key, past)
             if now is not None and now.input_of("Kubernetes").is_known(now.now_seconds):
                 self.history.note(now)
+
+    def forget(self) -> None:
+        """Forget the last hours: the clock is set back."""
+        self.history = History()
+        self._known.clear()
+        self._begun.clear()
 
     def keep_up(self) -> None:
         """Update every page that a browser has open. A page without its browser waits for it."""
@@ -431,6 +438,7 @@ class _Page:
         self._logged_out = ""
         self._has_lost_rights = False
         self._named: Any = None
+        self._play_button: Any = None
 
     # What every page has
 
@@ -467,6 +475,46 @@ class _Page:
                     'class="tidegate-button">Log out</button></form>',
                     sanitize=False,
                 )
+
+        if self._console.player is not None:
+            self._player_row(self._console.player)
+
+    def _player_row(self, player: Player) -> None:
+        """Which load is played, and the buttons to stop it or have it go faster."""
+        from nicegui import ui
+
+        with ui.element("div").classes("player").props('role="toolbar" aria-label="Player"'):
+            ui.html("This load is simulated. No cluster is asked.", sanitize=False)
+
+            def pressed() -> None:
+                if player.is_over:
+                    self._console.forget()
+                if player.is_paused or player.is_over:
+                    player.go()
+                else:
+                    player.pause()
+                self._show_player()
+
+            self._play_button = ui.button("", on_click=pressed).props("flat dense no-caps")
+
+            def at_speed(event: Any) -> None:
+                player.go(event.value)
+                self._show_player()
+
+            ui.toggle(
+                {speed: f"{speed}x" for speed in player.speeds},
+                value=player.speed,
+                on_change=at_speed,
+            ).props('dense no-caps aria-label="Speed"')
+        self._show_player()
+
+    def _show_player(self) -> None:
+        player = self._console.player
+        if player is not None:
+            is_over = player.is_over
+            words = "Play again" if is_over else "Play on" if player.is_paused else "Pause"
+            if self._play_button.text != words:
+                self._play_button.set_text(words)
 
     def _links(self) -> str:
         query = f"?policy={quote(self._policy, safe='')}" if self._policy else ""
@@ -552,6 +600,7 @@ class _Page:
 
     def keep_up(self) -> None:
         """Send what differs, where anything may."""
+        self._show_player()
         at = self._console.tick(), self._asked()
         if at == self._shown_at or not self.client.has_socket_connection:
             return

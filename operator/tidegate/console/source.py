@@ -69,6 +69,32 @@ class Trail:
     problem: str = ""
 
 
+class Player(Protocol):
+    """A load that is played, and who watches it may stop it or have it go faster.
+
+    `speeds` are how many of its seconds go by in one; `speed` is the one that is chosen.
+    """
+
+    speeds: tuple[int, ...]
+    speed: int
+
+    @property
+    def is_paused(self) -> bool: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def at_seconds(self) -> float:
+        """How much of it is over."""
+        ...
+
+    def go(self, speed: int | None = None) -> None:
+        """Play on, or again from the begin where it is over; at another speed if one is given."""
+        ...
+
+    def pause(self) -> None: ...
+
+
 class Source(Protocol):
     """Everything that pages show. All but `cluster` and `trail` answer at once."""
 

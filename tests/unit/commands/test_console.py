@@ -47,6 +47,40 @@ def test_other_machines_are_let_in_only_with_a_login(tmp_path: Path) -> None:
     assert "Nothing was started" in said
 
 
+EVENING = Path(__file__).parents[3] / "examples" / "simulate" / "evening-backfill.yaml"
+
+
+def test_a_load_is_played_without_any_cluster(tmp_path: Path) -> None:
+    port = free_port()
+    process = started(tmp_path, f"--play={EVENING}", f"--port={port}", "--speed=60")
+    try:
+        address, text, until = f"http://127.0.0.1:{port}/", "", time.monotonic() + patience(60)
+        while "This load is simulated" not in text and time.monotonic() < until:
+            assert process.poll() is None
+            try:
+                text = requests.get(address, timeout=patience(5)).text
+            except requests.ConnectionError:
+                time.sleep(0.1)
+        assert "This load is simulated" in text
+        assert "mode Enforce" in text
+        second = started(tmp_path, f"--play={EVENING}", f"--port={port}")
+        _, said = second.communicate(timeout=patience(60))
+        assert second.returncode == 1
+        assert f"cannot listen on port {port}" in said
+        assert "The console is at" not in said
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=patience(60))
+
+
+def test_a_file_that_cannot_be_played_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+    process = started(tmp_path, "--play=missing.yaml")
+    _, said = process.communicate(timeout=patience(60))
+    assert process.returncode == 1
+    assert "missing.yaml" in said
+    assert "The console is at" not in said
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="no signals here")
 def test_it_serves_and_says_what_is_missing_while_kubernetes_is_away(tmp_path: Path) -> None:
     port = free_port()

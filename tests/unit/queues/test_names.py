@@ -48,7 +48,9 @@ def test_queues_with_one_prefix_inside_the_other_share_no_topic() -> None:
 
 
 def test_what_is_part_of_the_queue_is_never_a_target() -> None:
-    assert all(NAMES.is_own(t) for t in (NAMES.dead_topic, NAMES.control_topic, NAMES.cancelled_topic))
+    assert all(
+        NAMES.is_own(t) for t in (NAMES.dead_topic, NAMES.control_topic, NAMES.cancelled_topic)
+    )
     assert not NAMES.is_own("orders.due")
 
 
