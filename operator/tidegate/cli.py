@@ -65,6 +65,18 @@ def completion(
     around.out.write(script + "\n")
 
 
+def help_of(
+    context: typer.Context,
+    *,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="A command, or none.")
+    ] = None,
+) -> None:
+    """Show the help of a command, as its option --help does."""
+    around = command_context(context, debug=False)
+    around.exit_code = ExitCode(main([*(words or ()), "--help"], around))
+
+
 @functools.cache
 def _hear_no_library() -> None:
     """Keep libraries' log lines from people: they log each lost connection, people get one
@@ -98,34 +110,46 @@ class _Entry:
         return cast(TyperCommand, typer.main.get_command(alone))
 
 
-_ENTRIES = {
-    "run": _Entry("Run the operator.", ".run:run"),
-    "doctor": _Entry("Diagnose problems and suggest fixes.", ".doctor:doctor"),
-    "plan": _Entry("Preview the changes that the operator would make now.", ".plan:plan"),
-    "simulate": _Entry("Simulate throttling under a given load.", ".simulate:simulate"),
-    "explain": _Entry("Explain which quota applies to a client.", ".explain:explain"),
-    "top": _Entry("Watch brokers, levels and members.", ".top:top"),
-    "reassignments": _Entry(
-        "Show partition reassignments and when they finish.", ".reassignments:reassignments"
-    ),
-    "console": _Entry("Open the web console.", ".console:console"),
-    "audit": _Entry("Show what the operator decided, and why.", ".audit:audit"),
-    "import": _Entry(
-        "Generate BusinessTiers from existing quotas.", ".import_quotas:import_quotas"
-    ),
-    "pause": _Entry("Pause all quota changes of a policy.", ".pause:pause"),
-    "resume": _Entry("Resume a paused policy.", ".pause:resume"),
-    "override": _Entry("Manage temporary overrides.", ".override:app"),
-    "confirm-removal": _Entry("Approve a held bulk removal.", ".pause:confirm_removal"),
-    "resync": _Entry("Reapply quotas changed by another writer.", ".resync:resync"),
-    "ledger": _Entry("Recover or move the ledger of original quotas.", ".ledger:app"),
-    "restore": _Entry("Restore the original quotas from the ledger.", ".restore:restore"),
-    "forward": _Entry("Forward a delay queue's records when they are due.", ".forward:forward"),
-    "report": _Entry("Write usage reports and close months.", ".report_close:app"),
-    "version": _Entry("Show the version of Tidegate.", ".run:version"),
-    "completion": _Entry("Print a shell completion script.", "..cli:completion"),
-    "rollup": _Entry("Build and inspect usage tables.", ".rollup:app"),
+_GROUPS = {
+    "Inspect": {
+        "doctor": _Entry("Diagnose problems and suggest fixes.", ".doctor:doctor"),
+        "plan": _Entry("Preview the changes that the operator would make now.", ".plan:plan"),
+        "explain": _Entry("Explain which quota applies to a client.", ".explain:explain"),
+        "top": _Entry("Watch brokers, levels and members.", ".top:top"),
+        "reassignments": _Entry(
+            "Show partition reassignments and when they finish.", ".reassignments:reassignments"
+        ),
+        "audit": _Entry("Show what the operator decided, and why.", ".audit:audit"),
+        "console": _Entry("Open the web console.", ".console:console"),
+        "simulate": _Entry("Simulate throttling under a given load.", ".simulate:simulate"),
+    },
+    "Change": {
+        "import": _Entry(
+            "Generate BusinessTiers from existing quotas.", ".import_quotas:import_quotas"
+        ),
+        "pause": _Entry("Pause all quota changes of a policy.", ".pause:pause"),
+        "resume": _Entry("Resume a paused policy.", ".pause:resume"),
+        "override": _Entry("Manage temporary overrides.", ".override:app"),
+        "confirm-removal": _Entry("Approve a held bulk removal.", ".pause:confirm_removal"),
+        "resync": _Entry("Reapply quotas changed by another writer.", ".resync:resync"),
+        "restore": _Entry("Restore the original quotas from the ledger.", ".restore:restore"),
+    },
+    "Operate": {
+        "run": _Entry("Run the operator.", ".run:run"),
+        "forward": _Entry("Forward a delay queue's records when they are due.", ".forward:forward"),
+        "ledger": _Entry("Recover or move the ledger of original quotas.", ".ledger:app"),
+    },
+    "Usage": {
+        "rollup": _Entry("Build and inspect usage tables.", ".rollup:app"),
+        "report": _Entry("Write usage reports and close months.", ".report_close:app"),
+    },
+    "Other": {
+        "help": _Entry("Show the help of a command.", "..cli:help_of"),
+        "version": _Entry("Show the version of Tidegate.", ".run:version"),
+        "completion": _Entry("Print a shell completion script.", "..cli:completion"),
+    },
 }
+_ENTRIES = {name: entry for group in _GROUPS.values() for name, entry in group.items()}
 
 
 class _Commands(Mapping[str, AnyCommand]):
@@ -161,15 +185,19 @@ class _LazyGroup(TyperGroup):
             self.commands = known
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # typer's way to call
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.short_help) for name, entry in _ENTRIES.items()])
+        longest = max(map(len, _ENTRIES))  # so that all groups have one column
+        for title, entries in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(longest), entry.short_help) for name, entry in entries.items()]
+                )
 
 
 app = typer.Typer(
     cls=_LazyGroup,
     name="tidegate",
-    help="Keep Kafka brokers under their network limits and every client at its promised rate, "
-    "with Kafka's own quotas.",
+    help="Keep Kafka brokers from saturating their network, with Kafka's own client quotas.",
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands inherit it
     epilog=EPILOGUE,
     no_args_is_help=True,
     add_completion=False,

@@ -38,12 +38,24 @@ def test_help_is_no_error(world: Any) -> None:
     assert world.run("--help").code == 0
 
 
+@pytest.mark.parametrize("words", [("plan", "-h"), ("help", "plan"), ("override", "create", "-h")])
+def test_help_is_shown_by_habit(
+    capsys: pytest.CaptureFixture[str], world: Any, words: tuple[str, ...]
+) -> None:
+    assert world.run(*words).code == 0
+    assert capsys.readouterr().out.startswith(f"Usage: tidegate {words[0]}".replace("help", "plan"))
+
+
+def test_help_of_a_command_that_is_not_there_is_an_error(world: Any) -> None:
+    assert world.run("help", "nothing").code == 1
+
+
 def test_help_lists_every_command_with_its_own_line(
     capsys: pytest.CaptureFixture[str], world: Any
 ) -> None:
     world.run("--help")
-    listing = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0]
-    listed = [line.split(maxsplit=1) for line in listing.splitlines()]
+    shown = capsys.readouterr().out.partition("\nInspect:\n")[2].partition("\n  Exit codes")[0]
+    listed = [line.split(maxsplit=1) for line in shown.splitlines() if line.startswith("  ")]
     group: Any = typer.main.get_command(app)
     assert listed == [
         [name, command.get_short_help_str(limit=200)] for name, command in group.commands.items()
