@@ -273,13 +273,16 @@ def test_delay_queues_appear_when_they_are_served_and_go_when_they_are_not(
 
 @pytest.mark.parametrize("status", [401, 500])
 def test_another_answer_about_delay_queues_is_a_problem_and_keeps_what_was_known(
-    api: ApiServer, source: LiveSource, status: int
+    api: ApiServer, source: LiveSource, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidegate.console.source._AGAIN_SECONDS", 0.05)
     api.queues = [tier("queue")]
     source.start()
     until(lambda: queues_of(source) == ["queue"], "the queue")
     api.queues_status = status
-    until(lambda: source.objects().problem not in ("", "not read yet"), "the problem")
+    looks = api.looks_for_queues
+    until(lambda: api.looks_for_queues >= looks + 4, "watches and lists that fail")
+    assert source.objects().problem not in ("", "not read yet")
     assert queues_of(source) == ["queue"]
 
 
