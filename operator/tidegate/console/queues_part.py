@@ -98,7 +98,7 @@ _QUEUE: Final[Columns[QueueNow]] = (
     Column("Queue", _opens, HEAD),
     Column("Guarantee", lambda queue: queue.guarantee),
     Column("Waiting", lambda queue: _number(queue.waiting), "right"),
-    Column("Oldest late by", lambda queue: _late(queue.late_seconds), "right"),
+    Column("Oldest late", lambda queue: _late(queue.late_seconds), "right"),
     Column("Records/s", lambda queue: _number(queue.per_second), "right"),
     Column("Forwarders", _forwarders, "right"),
     Column("Dead", lambda queue: _number(queue.dead), "right"),
@@ -108,6 +108,6 @@ _DELAY: Final[Columns[DelayNow]] = (
     Column("Delay", _delay_words, HEAD),
     Column("Topics", lambda delay: delay.topics, "right"),
     Column("Waiting", lambda delay: _number(delay.waiting), "right"),
-    Column("Oldest late by", lambda delay: _late(delay.late_seconds), "right"),
+    Column("Oldest late", lambda delay: _late(delay.late_seconds), "right"),
     Column("Records/s", lambda delay: _number(delay.per_second), "right"),
 )
