@@ -17,6 +17,13 @@ _DEFAULT_FORWARDERS: Final = 2  # of spec.forwarders.replicas
 _PASSING: Final = frozenset({Reason.STARTING.value, Reason.DRAINING.value})
 _NO_FORWARDER: Final = frozenset({Reason.STARTING.value, Reason.FORWARDERS_MISSING.value})
 
+_NOT_REPORTED: Final[RawObject] = {
+    "status": "Unknown",
+    "reason": "NotReported",
+    "message": "The operator has not reported this queue. Its log says whether it serves delay "
+    "queues (delayQueues.enabled of the chart).",
+}
+
 
 class Severity(IntEnum):
     """How bad it is; the larger, the worse."""
@@ -29,7 +36,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueTrouble:
-    """A condition that is not fine. `message` is the operator's, in a person's words."""
+    """A condition that is not fine, with the operator's own reason and message, or lateness."""
 
     severity: Severity
     reason: str
@@ -68,8 +75,7 @@ class QueueNow:
 
     @property
     def severity(self) -> Severity:
-        late = Severity.BAD if is_late(self.late_seconds) else Severity.FINE
-        return max((trouble.severity for trouble in self.troubles), default=late)
+        return self.troubles[0].severity if self.troubles else Severity.FINE
 
 
 def is_late(late_seconds: int | None) -> bool:
@@ -122,22 +128,13 @@ def _forwarders(status: RawObject, conditions: RawObject) -> int | None:
 
 
 def _troubles(conditions: RawObject, late_seconds: int | None) -> Iterator[QueueTrouble]:
-    ready = conditions.get("Ready")
-    if ready is None:
-        yield QueueTrouble(
-            Severity.UNKNOWN,
-            "NotReported",
-            "The operator has not reported this queue. Its log says whether it serves delay "
-            "queues (delayQueues.enabled of the chart).",
-        )
-    else:
-        severity = _severity_of_ready(ready)
-        if severity is not Severity.FINE:
-            yield _trouble(severity, ready)
-        if is_late(late_seconds) and severity is not Severity.BAD:
-            yield QueueTrouble(
-                Severity.BAD, "Late", f"A message has been due for more than {LATE_SECONDS} s."
-            )
+    ready = conditions.get("Ready", _NOT_REPORTED)
+    severity = _severity_of_ready(ready)
+    if severity is not Severity.FINE:
+        yield _trouble(severity, ready)
+    if is_late(late_seconds) and severity is not Severity.BAD:
+        words = f"A message has been due for more than {LATE_SECONDS} s."
+        yield QueueTrouble(Severity.BAD, "Late", words)
     for kind, said in conditions.items():
         if kind not in ("Ready", "Stalled") and said.get("status") == "True":
             is_lost = kind == "RecordsLost"
