@@ -201,6 +201,74 @@ def exhausted(source: SimulatedSource) -> None:
     source.measured_now, source.objects_now = poor.measured_now, poor.objects_now
 
 
+def queue(
+    name: str, *conditions: Document, namespace: str = "streaming", **status: Any
+) -> Document:
+    """A DelayQueue of the policy, with two delays; without `conditions` it is as it should be.
+
+    `status` replaces fields of its status.
+    """
+    said = {
+        "topicPrefix": f"shop.{name}",
+        "delays": [
+            {"seconds": 10, "topics": 1, "waiting": 12, "oldestLateSeconds": 0, "perSecond": 40},
+            {"seconds": 600, "topics": 4, "waiting": 900, "oldestLateSeconds": 0, "perSecond": 2},
+        ],
+        "forwarders": [{"name": f"{name}-a", "topics": 3}, {"name": f"{name}-b", "topics": 2}],
+        "dead": 0,
+        "summary": {"waiting": 912, "oldestLateSeconds": 0},
+    }
+    ready = condition("Ready", "True", "Forwarding", "Messages are sent on when they are due.")
+    return {
+        "kind": "DelayQueue",
+        "metadata": {"name": name, "namespace": namespace, "uid": f"queue-{namespace}-{name}"},
+        "spec": {
+            "policyRef": {"name": "orders", "namespace": "streaming"},
+            "guarantee": "AtLeastOnce",
+            "delays": [{"seconds": 10}, {"seconds": 600, "topics": 4}],
+        },
+        "status": {**said, **status, "conditions": list(conditions or (ready,))},
+    }
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> Document:
+    at = "2026-01-01T00:00:00Z"
+    said = {"type": kind, "status": status, "reason": reason, "message": message}
+    return said | {"lastTransitionTime": at}
+
+
+def with_queues(source: SimulatedSource) -> None:
+    """One queue is on time, one late without forwarders, one has lost messages."""
+    late = queue(
+        "retries",
+        condition(
+            *("Ready", "False", "ForwardersMissing"),
+            "No forwarder is available: 0 of 2; 1200 messages wait. See the Deployment's Pods.",
+        ),
+        delays=[
+            {"seconds": 1, "topics": 1, "waiting": 700, "oldestLateSeconds": 312, "perSecond": 0},
+            {"seconds": 60, "topics": 1, "waiting": 500, "oldestLateSeconds": 250, "perSecond": 0},
+        ],
+        summary={"waiting": 1200, "oldestLateSeconds": 312},
+    )
+    lost = queue(
+        "reminders",
+        condition("Ready", "True", "Forwarding", "Messages are sent on when they are due."),
+        condition(
+            *("RecordsLost", "True", "RecordsLost"),
+            "Kafka deleted 40 messages before they were sent on (40 of topic shop.reminders.10.0). "
+            "Raise spec.topics.graceSeconds above the longest outage of forwarders.",
+        ),
+        condition(
+            *("DeadLetters", "True", "DeadLetters"),
+            "3 messages could not be sent to their target and are in shop.reminders.dead, each with "
+            "the reason in its header tidegate-reason.",
+        ),
+        dead=3,
+    )
+    source.objects_now = replace(source.objects_now, queues=(queue("unpaid"), late, lost))
+
+
 HOSTILE = (
     "<img src=x onerror=\"document.title='taken'\">",
     "</bdi></td><script>document.title='taken'</script>",

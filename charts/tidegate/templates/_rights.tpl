@@ -37,7 +37,7 @@
 {{/* What the console may read where it looks: no Secret, and nothing that it could change. */}}
 {{- define "tidegate.consoleRules" -}}
 - apiGroups: [tidegate.io]
-  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
+  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides{{ if .Values.delayQueues.enabled }}, delayqueues{{ end }}]
   verbs: [get, list, watch]
 # what the operator reported about these
 - apiGroups: [events.k8s.io]

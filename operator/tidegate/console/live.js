@@ -5,10 +5,12 @@ function parsed(html) {
   return template.content.firstElementChild;
 }
 
-// Who was on the second link of a row is on the second link of its successor.
+// Who was on the second link of a row is on the second link of its successor; what was open stays so.
 function replaced(old, fresh) {
-  const reach = "a[href], button, [tabindex]";
+  const reach = "a[href], button, summary, [tabindex]";
   const at = [...old.querySelectorAll(reach)].indexOf(document.activeElement);
+  const open = new Set([...old.querySelectorAll("details[open]")].map((one) => one.textContent));
+  fresh.querySelectorAll("details").forEach((one) => { one.open = open.has(one.textContent); });
   old.replaceWith(fresh);
   if (at >= 0) fresh.querySelectorAll(reach)[at]?.focus({ preventScroll: true });
 }

@@ -26,6 +26,7 @@ from tidegate.console.markup import (
     unknown,
 )
 from tidegate.console.parts import ROWS, Kept, Page, Part
+from tidegate.console.queues_part import queues_of
 from tidegate.view.load import NicNow, RawObject
 from tidegate.view.policy import (
     KAFKA,
@@ -67,6 +68,7 @@ def now_page(now: PolicyNow, history: History, kept: Kept | None = None) -> Page
         below(now, kept),
         *cannot_help(now),
         *overrides_of(now.overrides, now.now_seconds),
+        *queues_of(now.queues, _age(now, KUBERNETES), kept),
         *happened(now, kept),
         Part("conditions", findings(now)),
     )

@@ -43,7 +43,13 @@ from tidegate.console.whatif import (
 )
 from tidegate.control.audit.lines import AuditLine
 from tidegate.errors import TidegateError
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, EVENTS, QUOTA_OVERRIDES
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    DELAY_QUEUES,
+    EVENTS,
+    QUOTA_OVERRIDES,
+)
 from tidegate.observe.declared import SpecReader
 from tidegate.view.policy import (
     Objects,
@@ -196,6 +202,7 @@ class Console:
             BROKER_BANDWIDTH_POLICIES: objects.policies,
             BUSINESS_TIERS: objects.tiers,
             QUOTA_OVERRIDES: objects.overrides,
+            DELAY_QUEUES: objects.queues,
             EVENTS: objects.events,
         }
         return frozenset(

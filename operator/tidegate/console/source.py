@@ -19,10 +19,11 @@ from urllib3.exceptions import HTTPError
 
 from tidegate.console.history import Past
 from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
-from tidegate.errors import TidegateError
+from tidegate.errors import NotFound, TidegateError, Unauthorized
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    DELAY_QUEUES,
     EVENTS,
     QUOTA_OVERRIDES,
     Kubernetes,
@@ -39,9 +40,11 @@ from tidegate_logic.model import Direction, Level, Topology
 
 log = structlog.get_logger(__name__)
 
-KINDS: Final = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
+KINDS: Final = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, DELAY_QUEUES)
+_OPTIONAL: Final = frozenset({DELAY_QUEUES})  # without its CRD or the right to it nothing is amiss
 _WATCH_SECONDS: Final = 30  # then asked for again, so that a silent server is noticed
 _AGAIN_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 180.0  # between looks for a kind that is not served or not granted
 _SHORTEST_READING_SECONDS: Final = 5.0
 _PAST_SECONDS: Final = 10.0
 _MOST_EVENTS: Final = 5000  # kept of each namespace, or of all; the oldest go
@@ -134,6 +137,7 @@ class _Kept:
     heard_at: float | None = None
     problem: str = "not read yet"
     is_open: bool = False  # a watch is, so silence means that nothing changes
+    is_absent: bool = False  # an optional kind that is not served, or not granted
 
 
 class LiveSource:
@@ -151,6 +155,7 @@ class LiveSource:
         read_lease: ReadLease | None = None,
         trails: Sequence[Path] = (),
         clock: Callable[[], float] = time.time,
+        look_seconds: float = _LOOK_SECONDS,
     ) -> None:
         self._kubernetes = kubernetes
         self._watches = client.CustomObjectsApi(api_client)
@@ -163,6 +168,7 @@ class LiveSource:
         self._trails = trails
         self._trail: tuple[object, Trail] | None = None
         self._clock = clock
+        self._look_seconds = look_seconds
         places = tuple(namespaces) or ("",)
         self._kept = {(kind, place): _Kept() for kind in KINDS for place in places}
         self._events = {(EVENTS, place): _Kept() for place in places}
@@ -202,12 +208,13 @@ class LiveSource:
             for (kind, _), kept in self._kept.items():
                 found[kind.kind] += kept.items.values()
             now = self._clock()
-            heard = [now if one.is_open else one.heard_at for one in self._kept.values()]
-            problems = [kept.problem for kept in self._kept.values() if kept.problem]
+            there = [kept for kept in self._kept.values() if not kept.is_absent]
+            heard = [now if kept.is_open else kept.heard_at for kept in there]
+            problems = [kept.problem for kept in there if kept.problem]
             events = [one for kept in self._events.values() for one in kept.items.values()]
             unheard = [kept.problem for kept in self._events.values() if kept.problem]
         known = [at for at in heard if at is not None]
-        policies, tiers, overrides = (tuple(found[kind.kind]) for kind in KINDS)
+        policies, tiers, overrides, queues = (tuple(found[kind.kind]) for kind in KINDS)
         return Objects(
             policies,
             tiers,
@@ -217,6 +224,7 @@ class LiveSource:
             events=tuple(events),
             events_problem=unheard[0] if unheard else "",
             leases=dict(self._leases),
+            queues=queues,
         )
 
     def measured(self, policy_key: str) -> Measured:
@@ -245,11 +253,16 @@ class LiveSource:
             except (TidegateError, client.ApiException, HTTPError, OSError, ValueError) as error:
                 message = error.message if isinstance(error, TidegateError) else str(error)
                 is_old = isinstance(error, client.ApiException) and error.status == 410
+                is_absent = kind in _OPTIONAL and _is_absent(error)
+                if is_absent and not kept.is_absent:
+                    log.info("a kind is not shown for now", kind=kind.plural, why=message)
                 with self._lock:
-                    kept.version = ""
+                    kept.version, kept.is_absent = "", is_absent
+                    kept.items = {} if is_absent else kept.items
                     kept.problem = "" if is_old else _first_line(message)
                     self._changes += 1
-                self._ended.wait(0 if is_old else _AGAIN_SECONDS)
+                seconds = self._look_seconds if is_absent else _AGAIN_SECONDS
+                self._ended.wait(0 if is_old else seconds)
 
     def _list(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
         if kind is EVENTS:  # of all Events in a cluster these are few
@@ -260,7 +273,7 @@ class LiveSource:
             items, version = listing.items, listing.resource_version
         with self._lock:
             kept.items = {_uid(one): one for one in items}
-            kept.version, kept.problem = version, ""
+            kept.version, kept.problem, kept.is_absent = version, "", False
             self._changes += 1
             kept.heard_at = self._clock()
 
@@ -457,6 +470,14 @@ def _signature(trails: Sequence[Path]) -> object:
         except OSError as error:
             found.append((place, error.errno))
     return tuple(found)
+
+
+def _is_absent(error: BaseException | None) -> bool:
+    """Whether the kind is not served (404), or the account has no right to it (403, not 401)."""
+    if isinstance(error, Unauthorized):
+        return _is_absent(error.__cause__)
+    is_answer = isinstance(error, client.ApiException) and error.status in (403, 404)
+    return is_answer or isinstance(error, NotFound)
 
 
 def _uid(raw: RawObject) -> str:

@@ -15,6 +15,7 @@ from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    DELAY_QUEUES,
     EVENTS,
     PASS_ANNOTATION,
     QUOTA_OVERRIDES,
@@ -22,6 +23,7 @@ from tidegate.kube.api import (
 )
 from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare, object_key
 from tidegate.view.load import Load, NicNow, RawObject, level_words
+from tidegate.view.queues import QueueNow, queues_now
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberState
 from tidegate_logic.model import (
     KEY_OF,
@@ -46,7 +48,7 @@ _WAY_NAMES: Final = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Policies, tiers and overrides as Kubernetes has them, and Events about these.
+    """Policies, tiers, overrides and queues as Kubernetes has them, and Events about these.
 
     `heard_at_seconds` is when the API server was heard last, None = never; `problem` says why it is
     not heard now, "" = it is; `events_problem` the same of Events. `leases` has each policy's.
@@ -60,6 +62,7 @@ class Objects:
     events: tuple[RawObject, ...] = ()
     events_problem: str = ""
     leases: Mapping[str, "LeaseNow"] = field(default_factory=dict)
+    queues: tuple[RawObject, ...] = ()
 
     def only(self, may_see: Callable[[ResourceKind, str], bool]) -> "Objects":
         """Those of kinds and namespaces that a viewer may see."""
@@ -76,6 +79,7 @@ class Objects:
             policies=seen(BROKER_BANDWIDTH_POLICIES, self.policies),
             tiers=seen(BUSINESS_TIERS, self.tiers),
             overrides=seen(QUOTA_OVERRIDES, self.overrides),
+            queues=seen(DELAY_QUEUES, self.queues),
         )
 
 
@@ -200,7 +204,7 @@ class EventNow:
 
 @dataclass(frozen=True)
 class PolicyNow:
-    """Everything that pages show of one policy. `events` are the newest first.
+    """Everything that pages show of one policy. `events` are the newest first, `queues` the worst.
 
     At `judged_until_seconds` a reading becomes too old or counts at last, and what was judged by it
     is judged again.
@@ -228,6 +232,7 @@ class PolicyNow:
     lease: LeaseNow | None = None
     events: tuple[EventNow, ...] = ()
     events_problem: str = ""
+    queues: tuple[QueueNow, ...] = ()
 
     @property
     def readings(self) -> Readings | None:
@@ -331,6 +336,7 @@ def _later(before: PolicyNow, objects: Objects, now_seconds: float) -> PolicyNow
         lease=objects.leases.get(before.key),
         events=_events(objects, before.raw_policy, before.raw_tiers, before.raw_overrides),
         events_problem=objects.events_problem,
+        queues=queues_now(objects.queues, before.raw_policy),
     )
 
 
@@ -393,6 +399,7 @@ def _joined(
         objects.leases.get(object_key(raw)),
         _events(objects, raw, tiers, overrides),
         objects.events_problem,
+        queues_now(objects.queues, raw),
     )
 
 

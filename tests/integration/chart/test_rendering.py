@@ -703,6 +703,21 @@ def test_people_who_may_make_queues_have_a_role_of_their_own(helm: Helm) -> None
     assert "delayqueues" in view[0]["resources"]
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [({}, "Role"), ({"watch": {"allNamespaces": True}}, "ClusterRole")],
+    ids=["by default", "everywhere"],
+)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_console_reads_queues_where_they_are_served(
+    helm: Helm, values: dict[str, Any], kind: str, enabled: bool
+) -> None:
+    found = objects(rendered(helm, delayQueues={"enabled": enabled}, **values, **CONSOLE))
+    (rule, *_) = only(found, kind, name="tidegate-console")["rules"]
+    assert rule["verbs"] == ["get", "list", "watch"]
+    assert ("delayqueues" in rule["resources"]) == enabled
+
+
 # --- beside Strimzi -------------------------------------------------------------------------------
 
 

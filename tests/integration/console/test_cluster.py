@@ -4,17 +4,19 @@ and what each viewer is shown.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import requests
 from kubernetes import client as kubernetes_client
 
-from lab.kubernetes.api import KubeApi
+from lab.kubernetes.api import KubeApi, service_account_kubeconfig
 from lab.network import free_port
 from lab.process import patience, wait_until
 from tests.integration.console.cluster import Live, bearer, create, names, token_of
 from tests.integration.console.conftest import Shown
-from tests.unit.resources.documents import policy, tier
-from tidegate.console.access import Refused
+from tests.unit.resources.documents import policy, queue, tier
+from tidegate.console.access import Access, Refused
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import page_html
 from tidegate.console.server import Console
@@ -22,6 +24,7 @@ from tidegate.console.source import LiveSource
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    DELAY_QUEUES,
     Event,
     LeaseRecord,
     ObjectRef,
@@ -29,6 +32,7 @@ from tidegate.kube.api import (
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.lease import LeaseAddress
 from tidegate.kube.login import Login, Right
+from tidegate.observe.declared import object_key
 from tidegate.view.policy import Objects, PolicyNow
 
 pytestmark = pytest.mark.integration
@@ -140,6 +144,42 @@ def test_an_api_server_that_is_away_is_said_and_what_was_known_keeps_its_age() -
     )
     assert source.objects().heard_at_seconds is None
     source.close()
+
+
+def test_delay_queues_appear_with_the_right_to_list_them_and_to_viewers_who_have_it(
+    crds: KubeApi,
+    namespace: str,
+    rules: list[dict[str, Any]],
+    api_client: kubernetes_client.ApiClient,
+) -> None:
+    create(api_client, DELAY_QUEUES, namespace, "unpaid", queue())
+    kubeconfig = service_account_kubeconfig(crds, "reader", namespace=namespace, rules=rules)
+    api = connect(kubeconfig)
+    source = LiveSource(KubernetesClient(api, "console"), api, (), lambda _: None, look_seconds=0.5)
+    source.start()
+
+    def keys() -> set[str]:
+        return {object_key(raw) for raw in source.objects().queues}
+
+    try:
+        wait_until(
+            lambda: source.objects().heard_at_seconds is not None, "the rest", timeout_seconds=50
+        )
+        assert source.objects().problem == ""
+        assert keys() == set()
+        reading = {"apiGroups": ["tidegate.io"], "resources": ["delayqueues"]}
+        listing, watching = ({**reading, "verbs": verbs} for verbs in (["list"], ["list", "watch"]))
+        service_account_kubeconfig(crds, "reader", namespace=namespace, rules=[*rules, watching])
+        wait_until(lambda: f"{namespace}/unpaid" in keys(), "the queue", timeout_seconds=30)
+        console = Console(source, Access(connect(kubeconfig)))
+        owner = token_of(crds, "owner", namespace, [listing], namespace)
+        stranger = token_of(crds, "stranger", namespace, [], namespace)
+        assert [object_key(raw) for raw in seen_by(console, owner).queues] == [
+            f"{namespace}/unpaid"
+        ]
+        assert seen_by(console, stranger).queues == ()
+    finally:
+        source.close()
 
 
 def test_the_consoles_account_reads_no_secret_and_changes_nothing(

@@ -126,6 +126,34 @@ def test_what_stays_the_same_is_not_touched_and_keeps_the_focus(
     assert page.evaluate("document.activeElement.textContent") == "indexer"
 
 
+def test_a_delay_queue_opens_by_keyboard_and_stays_open_when_it_changes(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown)
+    assert "Delay queues" not in opened(shown, watched)
+    simulated.with_queues(source)
+    page = watched.page
+    queues = page.locator("section[aria-labelledby=queues]")
+    expect(queues.locator("summary")).to_have_text(
+        ["streaming/retries", "streaming/reminders", "streaming/unpaid"]
+    )
+    expect(queues.locator(".late").first).to_have_text("5 min")
+    delays = page.get_by_role("region", name="Delays of streaming/unpaid")
+    expect(delays).to_be_hidden()
+    queues.locator("summary").nth(2).focus()
+    page.keyboard.press("Enter")
+    expect(delays).to_contain_text("600 s (10 min)")
+    expect(page.get_by_role("region", name="Delays of streaming/retries")).to_be_hidden()
+    changed = simulated.queue("unpaid", summary={"waiting": 7, "oldestLateSeconds": 0})
+    source.objects_now = replace(source.objects_now, queues=(changed,))
+    expect(queues.locator("summary")).to_have_text(["streaming/unpaid"])
+    expect(queues.get_by_role("row").nth(1)).to_contain_text("7")
+    expect(delays).to_be_visible()
+    assert page.evaluate("document.activeElement.textContent") == "streaming/unpaid"
+    source.objects_now = replace(source.objects_now, queues=())
+    expect(queues).to_have_count(0)
+
+
 def test_a_broker_whose_load_swings_around_its_limit_is_not_called_calm(
     shown: Shown, watched: Watched
 ) -> None:
@@ -345,7 +373,9 @@ def logged_in(shown: Shown, context) -> Page:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("width", [1200, 420])
-@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history", "/?greyed", "/login"])
+@pytest.mark.parametrize(
+    "path", ["/", "/member", "/what-if", "/history", "/?greyed", "/?queues", "/login"]
+)
 def test_axe_finds_nothing_serious(
     shown: Shown, reviews: Reviews, browser: Browser, path: str, width: int
 ) -> None:
@@ -357,10 +387,14 @@ def test_axe_finds_nothing_serious(
     source.lines = tuple(simulated.audit_lines(5))
     if path == "/?greyed":
         simulated.without_kubernetes(source)
+    if path == "/?queues":
+        simulated.with_queues(source)
     context = browser.new_context(color_scheme="light", viewport={"width": width, "height": 900})
     page = logged_in(shown, context)
     page.goto(shown.address + path)
     page.wait_for_selector("main" if path == "/login" else ".page")
+    for queue in page.locator("summary").all():
+        queue.press("Enter")
     assert page.get_by_role("button", name="Log out").count() == (path != "/login")
     found = Axe().run(page).response["violations"]
     page.emulate_media(color_scheme="dark")

@@ -105,4 +105,16 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
             "What no quota can help with",
         ),
     ),
+    "delay queues": (
+        THROTTLED_AT,
+        simulated.with_queues,
+        (
+            "Delay queues",
+            "streaming/retries",
+            "ForwardersMissing No forwarder is available: 0 of 2; 1200 messages wait.",
+            "RecordsLost Kafka deleted 40 messages before they were sent on",
+            "DeadLetters 3 messages could not be sent to their target",
+            "on time",
+        ),
+    ),
 }

@@ -25,7 +25,11 @@ END = object()
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Lists are `items`; a watch sends what is put into `events`; reviews know the token `good`."""
+    """Lists are `items`; a watch sends what is put into `events`; reviews know the token `good`.
+
+    Lists of DelayQueues are `queues`. With a status that is not 200 that is all the answer, and a
+    watch of queues ends.
+    """
 
     daemon_threads = True
 
@@ -34,6 +38,9 @@ class ApiServer(ThreadingHTTPServer):
         self.items: list[dict[str, Any]] = []
         self.events: queue.Queue[Any] = queue.Queue()
         self.lists = 0
+        self.queues: list[dict[str, Any]] = []
+        self.queues_status = self.tiers_status = 200
+        self.looks_for_queues = 0
         self.reviews: list[dict[str, Any]] = []
         self.may_list = {("businesstiers", "mine")}
 
@@ -45,9 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def _answer(self, body: Any) -> None:
+    def _answer(self, body: Any, status: int = 200) -> None:
         text = json.dumps(body).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -55,9 +62,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         is_tiers = "businesstiers" in self.path
+        is_queues = "delayqueues" in self.path
+        status = self.server.queues_status if is_queues else 200
+        status = self.server.tiers_status if is_tiers else status
+        self.server.looks_for_queues += is_queues
+        self.server.lists += is_tiers and "watch=true" not in self.path
+        if status != 200:
+            self._answer({"kind": "Status", "code": status, "message": "no"}, status)
+            return
         if "watch=true" not in self.path:
-            self.server.lists += is_tiers
-            items = self.server.items if is_tiers else []
+            items = self.server.items if is_tiers else self.server.queues if is_queues else []
             self._answer({"metadata": {"resourceVersion": "5"}, "items": items})
             return
         self.send_response(200)
@@ -68,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
                 event = self.server.events.get(timeout=0.05) if is_tiers else None
             except queue.Empty:
                 event = None
-            if event is END:
+            if event is END or (is_queues and self.server.queues_status != 200):
                 self.wfile.write(b"0\r\n\r\n")
                 return
             if event is None:
@@ -204,6 +218,72 @@ def test_a_watch_that_fell_silent_was_heard_when_it_last_said_something(
     until(lambda: source.objects().problem != "", "the problem")
     source.close()
     assert source.objects().heard_at_seconds in {100.0, 120.0}  # when the watch was opened
+
+
+def queues_of(source: LiveSource) -> list[str]:
+    return [str(one["metadata"]["name"]) for one in source.objects().queues]
+
+
+def is_as_without_queues(source: LiveSource) -> bool:
+    found = source.objects()
+    return not found.queues and not found.problem and found.heard_at_seconds is not None
+
+
+@pytest.fixture
+def quick_source(api: ApiServer) -> Iterator[LiveSource]:
+    """Looks for DelayQueues that are not there ten times a second."""
+    api_client = client_of(api)
+    kubernetes = KubernetesClient(api_client, "test")
+    made = LiveSource(kubernetes, api_client, (), lambda _: None, look_seconds=0.1)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_delay_queues_that_are_not_served_or_not_granted_are_no_problem_and_not_asked_for_again(
+    api: ApiServer, source: LiveSource, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.console.source._AGAIN_SECONDS", 0.05)
+    api.queues, api.queues_status = [tier("queue")], status
+    api.tiers_status = 401  # so these are asked for again and again
+    source.start()
+    until(lambda: api.lists >= 5 and api.looks_for_queues > 0, "the tiers' lists")
+    api.tiers_status = 200
+    until(lambda: is_as_without_queues(source), "all other kinds")
+    assert api.looks_for_queues == 1
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_delay_queues_appear_when_they_are_served_and_go_when_they_are_not(
+    api: ApiServer, quick_source: LiveSource, status: int
+) -> None:
+    api.queues, api.queues_status = [tier("queue")], status
+    quick_source.start()
+    until(lambda: is_as_without_queues(quick_source), "nothing of queues")
+    api.queues_status = 200
+    until(lambda: queues_of(quick_source) == ["queue"], "the queue")
+    assert quick_source.objects().problem == ""
+    before = quick_source.changes()
+    api.queues_status = status
+    until(lambda: is_as_without_queues(quick_source), "no queue")
+    assert quick_source.changes() != before
+    api.queues_status = 200
+    until(lambda: queues_of(quick_source) == ["queue"], "the queue again")
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_another_answer_about_delay_queues_is_a_problem_and_keeps_what_was_known(
+    api: ApiServer, source: LiveSource, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.console.source._AGAIN_SECONDS", 0.05)
+    api.queues = [tier("queue")]
+    source.start()
+    until(lambda: queues_of(source) == ["queue"], "the queue")
+    api.queues_status = status
+    looks = api.looks_for_queues
+    until(lambda: api.looks_for_queues >= looks + 4, "watches and lists that fail")
+    assert source.objects().problem not in ("", "not read yet")
+    assert queues_of(source) == ["queue"]
 
 
 def test_viewers_are_known_by_reviews_that_are_kept_for_seconds(api: ApiServer) -> None:
