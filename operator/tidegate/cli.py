@@ -108,6 +108,7 @@ _ENTRIES = {
     "reassignments": _Entry(
         "Show partition reassignments and when they finish.", ".reassignments:reassignments"
     ),
+    "queues": _Entry("Show delay queues.", ".queues:queues"),
     "console": _Entry("Open the web console.", ".console:console"),
     "audit": _Entry("Show what the operator decided, and why.", ".audit:audit"),
     "import": _Entry(
