@@ -119,6 +119,7 @@ _GROUPS = {
         "reassignments": _Entry(
             "Show partition reassignments and when they finish.", ".reassignments:reassignments"
         ),
+        "queues": _Entry("Show delay queues.", ".queues:queues"),
         "audit": _Entry("Show what the operator decided, and why.", ".audit:audit"),
         "console": _Entry("Open the web console.", ".console:console"),
         "simulate": _Entry("Simulate throttling under a given load.", ".simulate:simulate"),

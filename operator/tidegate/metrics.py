@@ -28,6 +28,7 @@ from prometheus_client.registry import Collector
 
 from tidegate import __version__
 from tidegate.errors import UserActionRequired
+from tidegate.queue_metrics import QueueReadings
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.throttle_metrics import POLICY_LABELS, ThrottleCounts, policy_labels, throttle_gauges
 from tidegate.throttle_metrics import PolicyReading as PolicyReading
@@ -52,6 +53,8 @@ class Telemetry:
         self.throttle = ThrottleCounts(self.registry)
         self.readings = _Readings(self.throttle)
         self.registry.register(self.readings)
+        self.queues = QueueReadings()
+        self.registry.register(self.queues)
         for of_the_process in (ProcessCollector, PlatformCollector, GCCollector):
             of_the_process(registry=self.registry)
         self._make_counters()

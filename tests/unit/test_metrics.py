@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 import structlog
-from prometheus_client import generate_latest
+from prometheus_client import Counter, generate_latest
 from prometheus_client.core import Metric
 
 from lab.process import patience
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.plant import actor, simulated_cluster, want
 from tests.unit.controller_logic.replicating import FIXED, Cluster
+from tidegate.forwarder.metrics import ForwarderMetrics
 from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
+from tidegate.queue_metrics import QueueReading
 from tidegate.settings import LogFormat, LogLevel
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.contracts.overrides import Overridden
@@ -48,6 +50,16 @@ ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \| (.*) \|$")
 CONTENDED = {Entity("alice"): Contention(Entity("alice"), (), 2, 0.0, 60.0)}
 POLICY = "streaming/orders"
 LABELS = {"policy_namespace": "streaming", "policy": "orders"}
+QUEUE = QueueReading(
+    waiting=12,
+    oldest_late_seconds=75,
+    lost=0,
+    dead=4,
+    is_held=True,
+    forwarders_wanted=2,
+    forwarders_available=1,
+    clock_ms=-80,
+)
 
 
 def reading(decision: Decision) -> PolicyReading:
@@ -75,6 +87,7 @@ def busy() -> Telemetry:
     telemetry.write_conflicts.labels("streaming", "orders", "Conflict").inc()
     telemetry.audit_lines.labels("written").inc()
     telemetry.rollup_jobs.labels("streaming", "orders", "made").inc()
+    telemetry.queues.put(POLICY, {"billing/unpaid": QUEUE})
     _throttled(telemetry)
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))
     moving = Cluster.moving([(1, 2)], terms=FIXED)
@@ -144,9 +157,22 @@ def _throttled(telemetry: Telemetry) -> None:
 
 
 def _ours(telemetry: Telemetry) -> Iterator[Metric]:
-    yield from (
-        family for family in telemetry.registry.collect() if family.name.startswith("tidegate_")
-    )
+    yield from filter(_is_ours, telemetry.registry.collect())
+
+
+def _is_ours(family: Metric) -> bool:
+    return family.name.startswith("tidegate_")
+
+
+@pytest.fixture
+def forwarding() -> ForwarderMetrics:
+    """The metrics of a forwarder in which everything that can be counted was counted once."""
+    metrics = ForwarderMetrics()
+    metrics.late.observe(600, [1000], 1002.0)
+    for counter in vars(metrics).values():
+        if isinstance(counter, Counter):
+            counter.labels(*("any" for _ in counter._labelnames)).inc()
+    return metrics
 
 
 def _row(family: Metric) -> tuple[str, str, str, str]:
@@ -155,13 +181,16 @@ def _row(family: Metric) -> tuple[str, str, str, str]:
     return name, family.type, ", ".join(f"`{label}`" for label in labels), family.documentation
 
 
-def test_the_documented_metrics_are_those_that_exist(busy: Telemetry) -> None:
+def test_the_documented_metrics_are_those_that_exist(
+    busy: Telemetry, forwarding: ForwarderMetrics
+) -> None:
     documented = [
         match.groups()
         for line in PAGE.read_text(encoding="utf-8").splitlines()
         if (match := ROW.match(line))
     ]
-    assert sorted(documented) == sorted(map(_row, _ours(busy)))
+    forwarders = [family for family in forwarding.registry.collect() if _is_ours(family)]
+    assert sorted(documented) == sorted(map(_row, [*_ours(busy), *forwarders]))
 
 
 def test_no_metric_carries_the_time_when_it_began_to_count(busy: Telemetry) -> None:
@@ -243,13 +272,32 @@ def test_tiers_of_one_name_in_two_namespaces_have_series_of_their_own() -> None:
 def test_a_policy_that_is_gone_leaves_no_gauge_behind() -> None:
     telemetry = Telemetry()
     telemetry.readings.put(POLICY, reading(Decision()))
+    telemetry.queues.put(POLICY, {"billing/unpaid": QUEUE})
     telemetry.readings.forget(POLICY)
+    telemetry.queues.put(POLICY, {})
     assert [
         sample
         for family in _ours(telemetry)
         for sample in family.samples
         if sample.labels.items() >= LABELS.items()
     ] == []
+
+
+def test_a_queues_gauges_are_its_last_look_and_unknown_ones_have_no_series() -> None:
+    telemetry = Telemetry()
+    telemetry.queues.put(POLICY, {"billing/unpaid": QUEUE})
+    telemetry.queues.put("streaming/other", {"billing/retries": QueueReading(waiting=1)})
+    labels = {**LABELS, "queue_namespace": "billing", "queue": "unpaid"}
+    other = {**labels, "policy": "other", "queue": "retries"}
+    sample = telemetry.registry.get_sample_value
+    assert sample("tidegate_delay_queue_messages_waiting", labels) == 12
+    assert sample("tidegate_delay_queue_clock_offset_seconds", labels) == -0.08
+    assert sample("tidegate_delay_queue_held", labels) == 1
+    assert sample("tidegate_delay_queue_messages_waiting", other) == 1
+    assert sample("tidegate_delay_queue_messages_dead", other) is None
+    telemetry.queues.put(POLICY, {"billing/late": QUEUE})
+    assert sample("tidegate_delay_queue_messages_waiting", labels) is None
+    assert sample("tidegate_delay_queue_messages_waiting", other) == 1
 
 
 def test_writes_are_counted_by_kind_and_reason() -> None:

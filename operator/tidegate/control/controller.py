@@ -39,7 +39,7 @@ from tidegate.control.ownership import (
     take_over_words,
     take_ownership,
 )
-from tidegate.control.queues.report import QueueTask
+from tidegate.control.queues.report import QueueTask, reading_of
 from tidegate.control.queues.watch import QueueDependencies, QueueWatch
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.reporter import PassReport, ReportQueue
@@ -58,7 +58,7 @@ from tidegate.kube.api import (
 )
 from tidegate.metrics import count_writes
 from tidegate.observe.connections import Connection
-from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare
+from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare, object_key
 from tidegate.observe.metrics_watch import Dependencies, MetricsWatch
 from tidegate.observe.namespaces import KnownLabels, labels_now
 from tidegate.observe.observation import KafkaCluster, ObservationResult, Rival
@@ -818,6 +818,9 @@ def _queue_dependencies(
         context.clock.monotonic,
         may_write,
         newest=lambda raw: context.cache.with_known_status(DELAY_QUEUES, raw),
+        measured=lambda found: context.telemetry.queues.put(
+            key, {object_key(one.raw): reading_of(one) for one in found}
+        ),
     )
 
 

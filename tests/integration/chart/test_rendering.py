@@ -837,7 +837,12 @@ def test_alerts_fire_when_something_is_wrong_and_not_before() -> None:
 def test_every_alert_has_a_row_in_the_documentation_that_its_runbook_leads_to(helm: Helm) -> None:
     page = (CHECKOUT / "docs" / "operations.md").read_text()
     base = {"enabled": True, "runbookBase": "https://docs.example/tidegate/"}
-    spec = only(objects(rendered(helm, metrics={"prometheusRule": base})), "PrometheusRule")["spec"]
+    manifests = rendered(
+        helm,
+        metrics={"prometheusRule": base},
+        delayQueues={"enabled": True, "image": "forwarder:1"},
+    )
+    spec = only(objects(manifests), "PrometheusRule")["spec"]
     rules = [rule for group in spec["groups"] for rule in group["rules"]]
     assert len(rules) == len(alert_queries())
     for rule in rules:
@@ -852,7 +857,9 @@ def test_the_rules_of_a_release_are_the_alerts_with_its_own_job_and_labels(
     spec = only(
         objects(
             rendered(
-                helm, metrics={"prometheusRule": {"enabled": True, "alertLabels": {"team": "a"}}}
+                helm,
+                metrics={"prometheusRule": {"enabled": True, "alertLabels": {"team": "a"}}},
+                delayQueues={"enabled": True, "image": "forwarder:1"},
             )
         ),
         "PrometheusRule",
@@ -868,3 +875,14 @@ def test_the_rules_of_a_release_are_the_alerts_with_its_own_job_and_labels(
     path = tmp_path / "rules.yaml"
     path.write_text(yaml.safe_dump(spec))
     promtool("check", "rules", str(path))
+
+
+def test_alerts_on_queues_come_with_queues_alone(helm: Helm) -> None:
+    rules = {"prometheusRule": {"enabled": True}}
+    without = only(objects(rendered(helm, metrics=rules)), "PrometheusRule")["spec"]["groups"]
+    assert [group["name"] for group in without] == ["tidegate"]
+    queues = {"enabled": True, "image": "forwarder:1"}
+    manifests = rendered(helm, metrics=rules, delayQueues=queues)
+    groups = only(objects(manifests), "PrometheusRule")["spec"]["groups"]
+    assert [group["name"] for group in groups] == ["tidegate", "tidegate-delay-queues"]
+    assert groups[0] == without[0]

@@ -18,7 +18,13 @@ from tidegate.control.queues.forwarders import (
     pods_of,
     require_login,
 )
-from tidegate.control.queues.report import QueueFinding, QueueTask, status_of, verdicts_of
+from tidegate.control.queues.report import (
+    QueueFinding,
+    QueueTask,
+    reading_of,
+    status_of,
+    verdicts_of,
+)
 from tidegate.control.queues.watch import (
     REFRESH_SECONDS,
     QueueDependencies,
@@ -31,6 +37,7 @@ from tidegate.kube.api import DEPLOYMENTS, DISRUPTION_BUDGETS
 from tidegate.kube.forwarders import deployment_body
 from tidegate.observe.declared import policy_from
 from tidegate.observe.trust import Secrets
+from tidegate.queue_metrics import QueueReading
 from tidegate.queues.names import LevelTopic
 from tidegate.queues.position import PositionNote
 from tidegate.resources import parse_policy, parse_queue
@@ -355,6 +362,52 @@ def test_what_is_unknown_is_left_out_of_the_status_and_never_0() -> None:
     assert document["summary"] == {}
 
 
+OTHER_TOPIC = LevelTopic("shop.unpaid", 600, 0)
+
+
+def test_metrics_have_the_figures_of_a_look_and_the_clock_that_is_furthest_off() -> None:
+    levels = {
+        TOPIC: replace(SEEN, note=PositionNote(owner="pod-0", lost=2, clock_ms=30)),
+        OTHER_TOPIC: replace(SEEN, note=PositionNote(owner="pod-1", lost=1, clock_ms=-80)),
+    }
+    reading = reading_of(replace(HELD, levels=levels, dead=4))
+    assert (reading.lost, reading.dead, reading.clock_ms) == (3, 4, -80)
+    assert reading.clock_seconds == -0.08
+    assert (reading.waiting, reading.is_held) == (2 * (FINDING.waiting or 0), True)
+    assert reading.oldest_late_seconds == FINDING.oldest_late_seconds
+
+
+def test_what_is_not_known_has_no_figure_and_a_part_is_no_sum() -> None:
+    assert reading_of(replace(FINDING, decision=None, trouble=AWAY)) == QueueReading()
+    unread = replace(SEEN, problem=TidegateError(Reason.NEWER_VERSION, "newer"))
+    levels = {**noted(lost=2), OTHER_TOPIC: unread}
+    assert reading_of(replace(FINDING, levels=levels)).lost is None
+    hidden = replace(SEEN, found=replace(FOUND, end=None))
+    partly = reading_of(replace(FINDING, levels={**noted(lost=2), OTHER_TOPIC: hidden}))
+    assert (partly.lost, partly.waiting) == (None, None)
+    # a topic that no forwarder has taken yet says nothing of a clock
+    assert (
+        reading_of(replace(FINDING, levels={TOPIC: replace(SEEN, note=PositionNote())})).clock_ms
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted", "available"),
+    [
+        ({"forwarders": ForwardersSeen(1, 3, 60.0)}, 3, 1),
+        ({"forwarders": None, "forwarders_trouble": AWAY}, 2, 0),
+        ({"forwarders": None, "held_back": (Reason.OBSERVING, "Mode is Observe")}, 0, 0),
+    ],
+    ids=["running", "cannot start", "not to start"],
+)
+def test_forwarders_that_are_missing_count_only_where_some_are_wanted(
+    changes: dict[str, Any], wanted: int, available: int
+) -> None:
+    reading = reading_of(replace(FINDING, **changes))
+    assert (reading.forwarders_wanted, reading.forwarders_available) == (wanted, available)
+
+
 def test_conditions_read_like_this(golden: Any) -> None:
     findings = {
         "forwarding": FINDING,
@@ -405,6 +458,7 @@ class Watched:
     def __init__(self, *, offered: bool = True) -> None:
         self.looks = Looks()
         self.reports: list[QueueReport] = []
+        self.measured: list[list[QueueFinding]] = []
         self.may_write = True
         self.now = 0.0
         opener: Any = (lambda: self.looks) if offered else None
@@ -415,6 +469,7 @@ class Watched:
                 self.reports.extend,
                 lambda: self.now,
                 lambda: self.may_write,
+                measured=lambda found: self.measured.append(list(found)),
                 every_seconds=0.01,
             ),
         )
@@ -437,6 +492,20 @@ def test_queues_are_looked_after_until_there_are_none() -> None:
     wait_until(lambda: watched.reports, "a report", timeout_seconds=10)
     watched.watch.want(watched.task())
     assert watched.looks.closed.wait(10)
+
+
+def test_every_look_is_measured_until_this_replica_looks_no_more() -> None:
+    watched = Watched()
+    watched.watch.want(watched.task(raw_queue()))
+    watched.looked()
+    assert watched.measured[-1] == [FINDING]
+    watched.may_write = False
+    wait_until(lambda: watched.measured[-1] == [], "the end of its figures", timeout_seconds=10)
+    watched.may_write = True
+    wait_until(lambda: watched.measured[-1] == [FINDING], "figures again", timeout_seconds=10)
+    watched.watch.close()
+    assert watched.looks.closed.wait(10)
+    assert watched.measured[-1] == []
 
 
 def test_numbers_alone_are_reported_now_and_then_and_news_at_once() -> None:

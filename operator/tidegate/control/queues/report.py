@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from tidegate.control.report.conditions import Truth, Verdict, listed, ready, sentence, shortened
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import JsonObject
+from tidegate.queue_metrics import QueueReading
 from tidegate.queues.names import LevelTopic
 from tidegate.resources.delay_queue import (
     MAX_DELAYS,
     MAX_SHOWN_FORWARDERS,
     DelayQueueStatus,
     DelayStatus,
+    Forwarders,
     ForwarderStatus,
     QueueSummary,
 )
@@ -113,6 +115,36 @@ def status_of(finding: QueueFinding) -> DelayQueueStatus:
             waiting=finding.waiting, oldest_late_seconds=finding.oldest_late_seconds
         ),
     )
+
+
+def reading_of(finding: QueueFinding) -> QueueReading:
+    """The figures of a look for metrics; a sum is known only where every part of it is."""
+    if finding.decision is None:
+        return QueueReading()
+    notes = [seen.note for seen in finding.levels.values() if seen.note is not None]
+    are_read = finding.waiting is not None and not any(
+        seen.problem for seen in finding.levels.values()
+    )
+    seen = finding.forwarders
+    return QueueReading(
+        waiting=finding.waiting,
+        oldest_late_seconds=finding.oldest_late_seconds,
+        lost=sum(_lost_by_topic(finding.levels).values()) if are_read else None,
+        dead=finding.dead,
+        is_held=finding.pace is not None,
+        forwarders_wanted=_wanted_forwarders(finding),
+        forwarders_available=0 if seen is None else seen.available,
+        clock_ms=max((note.clock_ms for note in notes if note.owner), key=abs, default=None),
+    )
+
+
+def _wanted_forwarders(finding: QueueFinding) -> int:
+    """What the Deployment wants; where there is none, what is to be made, if anything may be."""
+    if finding.forwarders is not None:
+        return finding.forwarders.wanted
+    spec = finding.raw["spec"].get("forwarders") or {}
+    replicas = int(spec.get("replicas", Forwarders().replicas))
+    return replicas if finding.held_back is None else 0
 
 
 def verdicts_of(finding: QueueFinding) -> tuple[Verdict, ...]:
@@ -263,11 +295,7 @@ def _forwarding_words(finding: QueueFinding, decision: LevelDecision) -> str:
 
 
 def _lost(levels: Mapping[LevelTopic, LevelSeen]) -> Verdict:
-    lost = {
-        level.name: count
-        for level, seen in sorted(levels.items())
-        if (count := seen.found.lost + (0 if seen.note is None else seen.note.lost))
-    }
+    lost = {name: count for name, count in _lost_by_topic(levels).items() if count}
     if not lost:
         return Verdict(
             "RecordsLost", Truth.FALSE, Reason.FORWARDING, "No message was deleted before its time"
@@ -278,6 +306,13 @@ def _lost(levels: Mapping[LevelTopic, LevelSeen]) -> Verdict:
         f"({listed(texts)}). Raise spec.topics.graceSeconds above the longest outage of forwarders"
     )
     return Verdict("RecordsLost", Truth.TRUE, Reason.RECORDS_LOST, shortened(message))
+
+
+def _lost_by_topic(levels: Mapping[LevelTopic, LevelSeen]) -> Mapping[str, int]:
+    return {
+        level.name: seen.found.lost + (0 if seen.note is None else seen.note.lost)
+        for level, seen in sorted(levels.items())
+    }
 
 
 def _clocks(levels: Mapping[LevelTopic, LevelSeen]) -> Verdict:

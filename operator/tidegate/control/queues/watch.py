@@ -40,7 +40,8 @@ class QueueDependencies:
     """What a watch needs.
 
     `open_keeper` None = this operator serves no queues. `report` gets the reports of a look, and
-    must not raise. `newest` is the object with its newest status.
+    must not raise. `newest` is the object with its newest status. `measured` gets every look's
+    findings for metrics, and nothing when this replica looks after the queues no more.
     """
 
     open_keeper: Callable[[], QueueKeeper] | None
@@ -48,6 +49,7 @@ class QueueDependencies:
     monotonic: Callable[[], float]
     may_write: Callable[[], bool]
     newest: Callable[[JsonObject], JsonObject] = lambda raw: raw
+    measured: Callable[[Sequence[QueueFinding]], None] = lambda _: None
     every_seconds: float = LOOK_EVERY_SECONDS
 
 
@@ -120,12 +122,14 @@ class _Round:
                         min(_SETTLING_SECONDS, every_seconds) if is_settling else every_seconds
                     )
         finally:
+            self._dependencies.measured(())
             self._keeper.close()
 
     def _look(self) -> bool:
         """Look once and report; whether something was changed that is not seen yet."""
         task = self._task
         if not self._dependencies.may_write():
+            self._dependencies.measured(())
             return False  # the replica that holds the Lease by now looks after them
         try:
             found = self._keeper.look(task)
@@ -140,6 +144,7 @@ class _Round:
             found = [QueueFinding(raw, trouble=bug) for raw in task.queues]
         if self._ended or not self._dependencies.may_write():
             return False
+        self._dependencies.measured(found)
         self._report(found)
         return any(_is_settling(one) for one in found)
 
