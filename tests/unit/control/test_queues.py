@@ -356,6 +356,7 @@ def test_what_is_unknown_is_left_out_of_the_status_and_never_0() -> None:
 
 
 def test_conditions_read_like_this(golden: Any) -> None:
+    strict = {**raw_queue(), "spec": queue({"guarantee": "ExactlyOnce"})["spec"]}
     findings = {
         "forwarding": FINDING,
         "draining": replace(
@@ -367,6 +368,7 @@ def test_conditions_read_like_this(golden: Any) -> None:
         "late": LATE,
         "useless": replace(FINDING, waiting_helps=False),
         "trouble": replace(FINDING, levels=noted(lost=2, clock_ms=-80), dead=4),
+        "exactly once": replace(FINDING, raw=strict, dead=4),
     }
     golden(
         "\n".join(
