@@ -92,5 +92,28 @@ def override(
     )
 
 
+def delay_queue(
+    name: str, guarantee: str, delays: Mapping[int, int], *, prefix: str, target: str, **spec: Any
+) -> Document:
+    """`delays` has seconds -> topics. Records go to `target` alone; `spec` adds to it."""
+    return _object(
+        "DelayQueue",
+        name,
+        {
+            "policyRef": {"name": "orders"},
+            "topicPrefix": prefix,
+            "guarantee": guarantee,
+            "delays": levels(delays),
+            "target": {"allowed": [target], "default": target},
+            **spec,
+        },
+    )
+
+
+def levels(delays: Mapping[int, int]) -> list[Document]:
+    """Seconds -> topics as a DelayQueue has them."""
+    return [{"seconds": seconds, "topics": topics} for seconds, topics in delays.items()]
+
+
 def _object(kind: str, name: str, spec: Document) -> Document:
     return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "spec": spec}

@@ -5,17 +5,14 @@ should not be granted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import product
-from typing import Any
 
 import pytest
 
 from e2e.cluster import Cluster
 from e2e.release import NAMESPACE, Release
+from e2e.rights import asked, calls_of_operator, granted, was_refused
 from lab.kubernetes.kind import KindLab
 
-_USER = f"system:serviceaccount:{NAMESPACE}:tidegate"
 # An object is read back when somebody else's write came between, by the same code for each kind:
 # which kinds that hits is chance.
 _READ_BACK = {
@@ -31,14 +28,20 @@ _FOR_ROLLUPS = {
     ("", "persistentvolumeclaims", "get"),
     *(("batch", "jobs", verb) for verb in ("list", "create", "delete")),
 }
+# The same in namespaces with delay queues; test_delay_queues.py looks at these itself.
+_FOR_QUEUES = {
+    *(("tidegate.io", "delayqueues", verb) for verb in ("list", "watch")),
+    ("tidegate.io", "delayqueues/status", "patch"),
+    *(("apps", "deployments", verb) for verb in ("get", "patch")),
+    *(("policy", "poddisruptionbudgets", verb) for verb in ("get", "patch")),
+}
 
 
 @pytest.mark.usefixtures("scene")
 def test_every_granted_right_was_needed(kubernetes: Cluster, release: Release) -> None:
     if not isinstance(kubernetes, KindLab):
         pytest.skip("only the API servers of the lab write down who asked for what")
-    calls = [json.loads(line) for line in kubernetes.calls_path.read_text().splitlines()]
-    mine = [call for call in calls if call["user"]["username"] == _USER]
+    calls = calls_of_operator(kubernetes)
     roles = [
         json.loads(kubernetes.kubectl("get", *role, "-o", "json"))
         for role in (
@@ -47,27 +50,12 @@ def test_every_granted_right_was_needed(kubernetes: Cluster, release: Release) -
         )
     ]
 
-    granted = {right for role in roles for right in _granted(role)}
-    used = {_asked(call) for call in mine if "objectRef" in call}
+    all_granted = {right for role in roles for right in granted(role)}
+    used = {asked(call) for call in calls}
     assert release.restarts() == 0
     assert used & _READ_BACK
-    assert granted - used - _READ_BACK - _FOR_OTHER_NAMESPACES == set()
+    assert all_granted - used - _READ_BACK - _FOR_OTHER_NAMESPACES == set()
     # Granted and refused all the same: in a namespace that is going, and by an API server that was
     # just killed and knows no role yet.
-    refused = {
-        _asked(call)
-        for call in mine
-        if call["responseStatus"].get("code") == 403 and "objectRef" in call
-    }
-    assert refused - granted - _FOR_ROLLUPS == set()
-
-
-def _granted(role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for rule in role["rules"]:
-        yield from product(rule["apiGroups"], rule["resources"], rule["verbs"])
-
-
-def _asked(call: dict[str, Any]) -> tuple[str, str, str]:
-    on = call["objectRef"]
-    parts = [on["resource"], *([on["subresource"]] if "subresource" in on else [])]
-    return on.get("apiGroup", ""), "/".join(parts), call["verb"]
+    refused = {asked(call) for call in calls if was_refused(call)}
+    assert refused - all_granted - _FOR_ROLLUPS - _FOR_QUEUES == set()

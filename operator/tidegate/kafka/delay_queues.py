@@ -142,7 +142,10 @@ class QueueTopics:
         return self._with_lateness(levels, seen)
 
     def count(self, topic: str, listing: Listing) -> int | None:
-        """How many records the topic has; 0 where it does not exist, None = unknown."""
+        """How many records the topic has; 0 where it does not exist, None = unknown.
+
+        Ends of transactions are counted as well.
+        """
         place = listing.topics.get(topic)
         if place is None:
             return 0

@@ -403,6 +403,7 @@ class DelayQueueStatus(SchemaModel):
     )
     dead: ByteCount | None = Field(
         default=None,
-        description="Messages in the topic PREFIX.dead: their target was refused or missing.",
+        description="Messages in the topic PREFIX.dead: their target was refused or missing. With "
+        "ExactlyOnce, an upper bound: ends of transactions are counted as well.",
     )
     summary: QueueSummary | None = Field(default=None, description="The columns of kubectl get.")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api, CustomObjectsApi
 
-from lab.kafka import BrokersLab
+from lab.kafka import BrokersLab, KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import start, started, wait_until
 from tests.integration.conftest import CHECKOUT
@@ -34,8 +34,10 @@ from tidegate.control.queues.report import (
     verdicts_of,
 )
 from tidegate.errors import LeaseLost
+from tidegate.forwarder.zookeeper_members import ZooKeeperMembers
 from tidegate.kafka.delay_queues import QueueTopics
-from tidegate.kafka.settings import KafkaConnection
+from tidegate.kafka.settings import KafkaConnection, ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     DELAY_QUEUES,
@@ -734,8 +736,34 @@ def plain_topics(brokers: BrokersLab) -> QueueTopics:
 
 class TestWithZooKeeper(Queues):
     @pytest.fixture
-    def brokers(self, kafka: BrokersLab) -> BrokersLab:
+    def brokers(self, kafka: KafkaLab) -> KafkaLab:
         return kafka
+
+    def test_what_forwarders_leave_in_zookeeper_goes_with_the_last_queue_of_the_prefix(
+        self, world: World, kafka: KafkaLab
+    ) -> None:
+        world.policy["spec"]["kafka"] |= {
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+        }
+        names = world.create(deletionPolicy="Keep")
+        world.settle()
+        connection = ZooKeeperConnection(kafka.zookeeper_connect)
+        with closing(ZooKeeperMembers(connection, names.prefix, "pod-0")) as member:
+            member.topics([f"{names.prefix}.5.0"])
+            wait_until(member.wanted, "its topic", timeout_seconds=30)
+        with closing(ZooKeeperSession(connection)) as tree:
+            assignment = f"{names.zookeeper_root}/assignment"
+            assert tree.read([assignment]) != [None]
+            # a queue that came too late for the prefix leaves the nodes to the one that has it
+            world.create("late", topicPrefix=names.prefix)
+            world.look()
+            world.delete("late")
+            world.look_until_gone("late", every_seconds=0.0)
+            assert tree.read([assignment]) != [None]
+            world.delete()
+            world.look_until_gone(every_seconds=0.0)
+            assert tree.read([names.zookeeper_root]) == [None]
 
 
 class TestWithKraft(Queues):

@@ -409,6 +409,7 @@ def test_forwarders_that_are_missing_count_only_where_some_are_wanted(
 
 
 def test_conditions_read_like_this(golden: Any) -> None:
+    strict = {**raw_queue(), "spec": queue({"guarantee": "ExactlyOnce"})["spec"]}
     findings = {
         "forwarding": FINDING,
         "draining": replace(
@@ -420,6 +421,7 @@ def test_conditions_read_like_this(golden: Any) -> None:
         "late": LATE,
         "useless": replace(FINDING, waiting_helps=False),
         "trouble": replace(FINDING, levels=noted(lost=2, clock_ms=-80), dead=4),
+        "exactly once": replace(FINDING, raw=strict, dead=4),
     }
     golden(
         "\n".join(

@@ -165,16 +165,11 @@ def pods_of(
     """The Pods of a queue. Raises UserActionRequired where a Secret lacks a key."""
     spec = queue.spec
     login, files = _login(spec.authentication, spec.tls, secrets)
-    zookeeper = kafka.zookeeper
+    zookeeper = members_zookeeper(kafka)
     arguments = [
         f"--prefix={queue.prefix}",
         f"--bootstrap-servers={kafka.bootstrap_servers}",
-        # forwarders have no login to ZooKeeper: where one is wanted, Kafka's own groups do
-        *(
-            [f"--zookeeper={zookeeper.connect}"]
-            if zookeeper is not None and zookeeper.authentication is None and zookeeper.tls is None
-            else []
-        ),
+        *([f"--zookeeper={zookeeper}"] if zookeeper is not None else []),
         f"--guarantee={spec.guarantee}",
         *(f"--allowed={one}" for one in spec.target.allowed),
         f"--default-target={spec.target.default}",
@@ -190,6 +185,17 @@ def pods_of(
         files,
         {} if resources is None else resources.as_document(),
     )
+
+
+def members_zookeeper(kafka: KafkaCluster) -> str | None:
+    """Where forwarders agree who forwards what; None = by Kafka's own groups.
+
+    They have no login to ZooKeeper, so they use none that wants one.
+    """
+    zookeeper = kafka.zookeeper
+    if zookeeper is None or zookeeper.authentication is not None or zookeeper.tls is not None:
+        return None
+    return zookeeper.connect
 
 
 def _literal(argument: str) -> str:

@@ -9,18 +9,26 @@ A queue that is wrong, or that Kafka refuses, has no effect on the others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from tidegate.control.queues.forwarders import ForwarderKeeper, ForwardersSeen, require_login
+from tidegate.control.queues.forwarders import (
+    ForwarderKeeper,
+    ForwardersSeen,
+    members_zookeeper,
+    require_login,
+)
 from tidegate.control.queues.report import DRAIN_FINALIZER, QueueFinding, QueueTask
 from tidegate.errors import LeaseLost, TidegateError, UserActionRequired, WriteRefused
 from tidegate.kafka.delay_queues import LevelSeen, Listing, QueueTopics
 from tidegate.kafka.prefix_claims import CLAIM_VERSION, PrefixClaim
-from tidegate.kafka.settings import KafkaConnection
+from tidegate.kafka.settings import KafkaConnection, ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.writer import delete_all
 from tidegate.kube.api import DELAY_QUEUES, JsonObject, Kubernetes, ObjectRef
 from tidegate.observe.connections import Renewed, brokers_connection
 from tidegate.observe.namespaces import NamespaceLabels
@@ -352,9 +360,12 @@ class QueueKeeper:
         if finding.held_back is not None or not self._may_write():
             return finding
         uid = str(finding.raw["metadata"]["uid"])
+        has_prefix = not claims.keys() - {uid}
         # one that still runs would have brokers make the control topic again, with other settings
         if not self._forwarders.remove(finding.raw):
             return replace(finding, forwarders=self._forwarders.look(finding.raw))
+        if has_prefix:  # before the claim: the next queue of this prefix has the same nodes
+            self._delete_members(names)
         if deletes_topics:
             dead = [names.dead_topic] if finding.dead == 0 else []
             topics.delete(names, [*dead, names.cancelled_topic])
@@ -365,6 +376,15 @@ class QueueKeeper:
         self._kubernetes.remove_finalizer(ObjectRef.of(DELAY_QUEUES, finding.raw), DRAIN_FINALIZER)
         log.info("Queue let go", queue=f"{self._key}: {names.prefix}")
         return None
+
+    def _delete_members(self, names: QueueNames) -> None:
+        """Delete what forwarders leave in ZooKeeper, where they use it."""
+        connect = None if self._kafka is None else members_zookeeper(self._kafka)
+        if connect is not None:
+            meanwhile = "The queue is let go when it answers."
+            connection = ZooKeeperConnection(connect, meanwhile=meanwhile)
+            with closing(ZooKeeperSession(connection)) as tree:
+                delete_all(tree, names.zookeeper_root)
 
     # --- the connection ---------------------------------------------------------------------------
 

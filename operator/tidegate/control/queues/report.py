@@ -344,9 +344,12 @@ def _dead(finding: QueueFinding) -> Verdict:
             Reason.BROKERS_UNREACHABLE if is_unknown else Reason.FORWARDING,
             sentence("their number is unknown" if is_unknown else "every target was accepted"),
         )
+    # the end of a transaction takes an offset as a message does
+    is_bound = (finding.raw.get("spec") or {}).get("guarantee") == "ExactlyOnce"
     message = (
-        f"{counted(finding.dead, 'message')} could not be sent to their target and are in "
-        f"{finding.prefix}.dead, each with the reason in its header tidegate-reason"
+        f"{'At most ' if is_bound else ''}{counted(finding.dead, 'message')} could not be sent to "
+        f"their target and are in {finding.prefix}.dead, each with the reason in its header "
+        "tidegate-reason"
     )
     return Verdict("DeadLetters", Truth.TRUE, Reason.DEAD_LETTERS, shortened(message))
 

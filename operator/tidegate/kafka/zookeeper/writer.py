@@ -44,6 +44,7 @@ from tidegate_logic.reasons import Reason
 
 
 _ACL_MODELS = {ROOT: "/config/users"}
+_DELETE_ATTEMPTS = 5
 
 
 def plan_creates(tree: ZnodeTree, wanted: Mapping[str, bytes | None]) -> list[Create]:
@@ -62,6 +63,36 @@ def plan_creates(tree: ZnodeTree, wanted: Mapping[str, bytes | None]) -> list[Cr
         Create(path, made[path], acls[path])
         for path in sorted(made, key=lambda path: (path.count("/"), path))
     ]
+
+
+def delete_all(tree: ZnodeTree, root: str) -> None:
+    """Delete the node with all below it, if it is there. Raises as `ZnodeTree.commit` does.
+
+    Nodes of a session that ends in between go along. Rejected: somebody makes nodes there again and
+    again.
+    """
+    for left in reversed(range(_DELETE_ATTEMPTS)):
+        paths = _with_descendants(tree, root)
+        found = zip(paths, tree.read(paths), strict=True)
+        deletes = [Delete(path, node.version) for path, node in reversed([*found]) if node]
+        try:
+            if deletes:
+                tree.commit(deletes)
+            return
+        except Rejected:
+            if not left:
+                raise
+
+
+def _with_descendants(tree: ZnodeTree, root: str) -> list[str]:
+    """The node and all below it, parents before children."""
+    found: list[str] = []
+    level = [root]
+    while level:
+        found += level
+        below = zip(level, tree.children(level), strict=True)
+        level = [f"{parent}/{child}" for parent, names in below for child in names or ()]
+    return found
 
 
 def acls_for(tree: ZnodeTree, made: Mapping[str, object]) -> dict[str, Acl]:
