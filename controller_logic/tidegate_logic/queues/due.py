@@ -1,5 +1,9 @@
 """When records of level topics are due, and what time it is for the brokers.
 
+A record with a due time of its own waits in one level topic after the other: each time in the
+longest that is over before then, and at the end in the shortest. So it is never early, and late by
+less than the shortest delay.
+
 Times are in ms. A record is due when its append time plus its level's delay has passed by the
 brokers' clock, which only a bound is known of: sending waits for the bound, so it is never early.
 """
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 _LONGEST_LOOK_MS = 100.0
+_TOLERANCE_MS = 8  # a record that is due so soon is not worth another wait
 
 
 def due_times(append_ms: Iterable[int], delay_ms: int, *, after_ms: int = 0) -> list[int]:
@@ -33,6 +38,14 @@ def count_due(due_ms: Sequence[int], now_ms: float, *, start: int = 0) -> int:
 def next_look_ms(now_ms: float, delay_ms: int) -> float:
     """When to look at a level again that had nothing to read."""
     return now_ms + min(delay_ms / 4, _LONGEST_LOOK_MS)
+
+
+def next_wait_seconds(delays_seconds: Sequence[int], left_ms: float) -> int | None:
+    """Which of the ascending delays to wait now, if it is due in so long; None = it is due."""
+    if left_ms <= 0 or not delays_seconds:
+        return None
+    fitting = [one for one in delays_seconds if one * 1000 <= left_ms + _TOLERANCE_MS]
+    return fitting[-1] if fitting else delays_seconds[0]
 
 
 class DueHeap:

@@ -1,5 +1,6 @@
 """`tidegate forward`: the data plane of a delay queue."""
 
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -121,6 +122,16 @@ def forward(
             "PREFIX.cancelled.",
         ),
     ] = False,
+    hop_delays: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--hop-delay",
+            metavar="SECONDSxTOPICS",
+            help="A delay and its number of topics, such as 600x4, in which records with a due "
+            "time of their own (header tidegate-due) may wait. May be repeated. Unset: that header "
+            "has no meaning.",
+        ),
+    ] = None,
     metrics_port: Annotated[
         int,
         typer.Option(
@@ -169,6 +180,7 @@ def forward(
             client=_client(access, folder, authentication, username, tls=tls),
             client_rack=client_rack,
             cancellable=cancellable,
+            hop_topics=dict(map(_hop, hop_delays or ())),
         )
 
         def open_membership(own_name: str) -> "Membership":
@@ -189,6 +201,14 @@ def _names(prefix: str) -> QueueNames:
             "digits, '.', '_' and '-'."
         )
     return names
+
+
+def _hop(text: str) -> tuple[int, int]:
+    """A delay in seconds and its number of topics."""
+    match = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,3})", text)
+    if match is None:
+        raise InvalidResource(f"--hop-delay {text!r} is not SECONDSxTOPICS, such as 600x4.")
+    return int(match[1]), int(match[2])
 
 
 def _client(

@@ -81,6 +81,12 @@ class ForwarderMetrics:
             ["delay_seconds"],
             registry=registry,
         )
+        self.hops = Counter(
+            "tidegate_queue_hops",
+            "Records that were sent to another level topic, because their own due time is later.",
+            ["delay_seconds"],
+            registry=registry,
+        )
         self.lost = Counter(
             "tidegate_queue_lost",
             "Records that retention deleted before they were read.",

@@ -52,14 +52,14 @@ class Chunk:
     """Records of one level that were given to the producer together."""
 
     __slots__ = (
-        *("cancelled", "count", "dead", "failures", "is_full", "left"),
+        *("cancelled", "count", "dead", "failures", "hops", "is_full", "left"),
         *("level", "opened_ms", "size_bytes"),
     )
 
     def __init__(self, level: Level, opened_ms: float) -> None:
         self.level = level
         self.opened_ms = opened_ms
-        self.count = self.left = self.cancelled = self.size_bytes = 0
+        self.count = self.left = self.cancelled = self.hops = self.size_bytes = 0
         self.is_full = False
         self.dead: list[DeadReason] = []
         self.failures: list[Failure] = []
@@ -110,13 +110,13 @@ class Outbox:
         for index in range(start, end):
             message = level.messages[index]
             if level.unreadable and message.offset() in level.unreadable:
-                headers, key, verdict = [], None, self.targets.unreadable
+                headers, key, due, verdict = [], None, None, self.targets.unreadable
             else:
                 try:
-                    headers, target, key = _headers_of(message)
+                    headers, target, key, due = _headers_of(message)
                     verdict = judge(target)
                 except (SystemError, UnicodeDecodeError):  # as confluent-kafka says it
-                    headers, key, verdict = [], None, self.targets.unreadable
+                    headers, key, due, verdict = [], None, None, self.targets.unreadable
                     # its answer to a second call has a hole, which ends the process
                     level.unreadable.add(message.offset())
             if cancellations is not None and key is not None:
@@ -127,12 +127,16 @@ class Outbox:
                     chunk.count += 1
                     chunk.cancelled += 1
                     continue
+            hop = self.targets.hop(due, message.offset(), now_ms)
+            if hop is not None and verdict.reason in (None, DeadReason.NOT_FOUND):
+                verdict = hop
             if verdict.reason is DeadReason.NOT_FOUND and not self.has_new_listing():
                 level.stopped_until_ms = now_ms + _LISTING_MS
                 break
             if level.refused and (why := level.refused.get(message.offset())) is not None:
                 verdict = self.targets.dead(DeadReason.REFUSED, why)
-            headers.append((DUE_HEADER, b"%d" % level.due_ms[index]))
+            own_due = due if self.targets.hops else None
+            headers.append((DUE_HEADER, own_due or b"%d" % level.due_ms[index]))
             if verdict.reason is not None:
                 headers.append((REASON_HEADER, verdict.explanation.encode()))
             value = message.value()
@@ -145,6 +149,7 @@ class Outbox:
                 break
             if verdict.reason is not None:
                 chunk.dead.append(verdict.reason)
+            chunk.hops += verdict is hop and verdict.reason is None
             chunk.count += 1
             size += len(value or b"")
             if size >= most_bytes:
@@ -160,7 +165,8 @@ class Outbox:
     def arrived(self, chunk: Chunk) -> None:
         """The chunk's records are where they belong, for good; they are the first of its level."""
         level = chunk.level
-        arrived = chunk.count - chunk.cancelled
+        arrived = chunk.count - chunk.cancelled - chunk.hops
+        self.metrics.hops.labels(level.topic.delay_seconds).inc(chunk.hops)
         self.metrics.forwarded.labels(level.topic.delay_seconds).inc(arrived)
         self.metrics.cancelled.labels(level.topic.delay_seconds).inc(chunk.cancelled)
         for reason in chunk.dead:
@@ -187,7 +193,8 @@ class Outbox:
         other = [
             one
             for one in found
-            if one.topic == dead_topic or one.error.code() not in _OF_TARGET | _OF_RECORD
+            if self.targets.is_own(one.topic or "")
+            or one.error.code() not in _OF_TARGET | _OF_RECORD
         ]
         if other:
             level.stop_for_a_while(other[0].error.str(), now_ms)
@@ -209,19 +216,19 @@ class Outbox:
 _raw_headers = methodcaller("headers")
 
 
-def _headers_of(message: Any) -> tuple[_Headers, bytes | None, bytes | None]:
-    """The record's headers without an earlier due time, its target, and its id.
+def _headers_of(message: Any) -> tuple[_Headers, bytes | None, bytes | None, bytes | None]:
+    """The record's headers without a due time, its target, its id, and its due time.
 
     Raises SystemError or UnicodeDecodeError for a header whose name is not UTF-8.
     """
-    found, target, own_id, has_due = _raw_headers(message) or [], None, None, False
+    found, target, own_id, due, has_due = _raw_headers(message) or [], None, None, None, False
     for key, value in found:
         if key == TARGET_HEADER:
             target = value if value is not None else b""
         elif key == ID_HEADER:
             own_id = value
         elif key == DUE_HEADER:
-            has_due = True
-    if has_due:
-        return [header for header in found if header[0] != DUE_HEADER], target, own_id
-    return list(found), target, own_id
+            due, has_due = value, True
+    if not has_due:
+        return list(found), target, own_id, due
+    return [header for header in found if header[0] != DUE_HEADER], target, own_id, due

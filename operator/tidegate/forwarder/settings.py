@@ -23,7 +23,9 @@ class ForwarderSettings:
     """What one forwarder needs to know.
 
     `allowed` are patterns of targets, in which `*` stands for any text. `client` are librdkafka's
-    settings of every connection: addresses and login.
+    settings of every connection: addresses and login. `hop_topics` are the delays in
+    seconds, with their number of topics, that a message with a due time of its own may wait; empty
+    = messages have none.
     """
 
     names: QueueNames
@@ -33,6 +35,7 @@ class ForwarderSettings:
     client: Mapping[str, object] = field(repr=False)
     client_rack: str | None = None
     cancellable: bool = False
+    hop_topics: Mapping[int, int] = field(default_factory=dict)
 
 
 def client_settings(connection: KafkaConnection) -> dict[str, object]:

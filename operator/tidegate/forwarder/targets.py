@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.forwarder.settings import ForwarderSettings
+from tidegate_logic.queues.due import next_wait_seconds
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _REFUSED_SECONDS = 30.0
@@ -24,6 +25,7 @@ class DeadReason(StrEnum):
     NOT_FOUND = "TargetNotFound"
     REFUSED = "TargetRefused"
     UNREADABLE_HEADERS = "UnreadableHeaders"
+    INVALID_DUE = "InvalidDue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,13 @@ class Targets:
         patterns = "|".join(re.escape(one).replace(r"\*", ".*") for one in settings.allowed)
         self._allowed = re.compile(f"(?:{patterns})")
         self._existing: Collection[str] = ()
+        self.hops = dict(sorted(settings.hop_topics.items()))
         self._verdicts: dict[bytes | None, Verdict] = {}
         self._refused: dict[str, tuple[float, str]] = {}
+
+    def is_own(self, topic: str) -> bool:
+        """Whether the topic is part of the queue, and so never wrong for a record."""
+        return self._names.is_own(topic)
 
     def is_possible(self, topic: str) -> bool:
         """Whether a record may name this topic as its target, or have it as the default."""
@@ -71,6 +78,22 @@ class Targets:
         now_seconds = self._now_seconds()
         for topic in [name for name, (until, _) in self._refused.items() if until <= now_seconds]:
             del self._refused[topic]
+
+    def hop(self, due: bytes | None, number: int, now_ms: float) -> Verdict | None:
+        """Where a message waits on that has a due time of its own; None = it is due, or has none.
+
+        `number` chooses one of the topics of a delay.
+        """
+        if due is None or not self.hops:
+            return None
+        try:
+            due_ms = int(due)
+        except ValueError:
+            return self.dead(DeadReason.INVALID_DUE, "tidegate-due is not a number of milliseconds")
+        seconds = next_wait_seconds([*self.hops], due_ms - now_ms)
+        if seconds is None:
+            return None
+        return Verdict(self._names.level_topic(seconds, number % self.hops[seconds]).name)
 
     def refuse(self, topic: str, why: str) -> None:
         """For half a minute, send nothing to a topic whose brokers refuse every record."""

@@ -276,6 +276,13 @@ class DelayQueueSpec(SchemaModel):
         "not sent if its id is written there, as the key of a record with any value, at least a "
         "second before the message is due. Unset means false.",
     )
+    arbitrary_delays: bool = Field(
+        default=False,
+        description="A message with the header tidegate-due, in milliseconds since 1970, is sent "
+        "when that time has come, never earlier and later by less than the shortest of delays. "
+        "Until then it waits in one topic after the other, whose delays fit. Unset means false: "
+        "the header has no meaning.",
+    )
     shift: Shift | None = Field(
         default=None,
         description="Lets due messages wait while brokers are over their limit. Unset means that "

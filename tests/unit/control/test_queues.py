@@ -81,6 +81,8 @@ def test_forwarders_get_the_queues_settings_and_its_own_login() -> None:
         "--allowed=returns",
         "--default-target=orders.due",
         "--cancellable",
+        "--hop-delay=5x2",
+        "--hop-delay=600x4",
         "--metrics-port=8080",
         "--client-tls",
         "--client-authentication=scram-sha-512",

@@ -248,6 +248,7 @@ _QUEUE: Document = {
         },
         "topics": {"replicationFactor": 3, "graceSeconds": 86400},
         "cancellable": True,
+        "arbitraryDelays": True,
         "shift": {"whileOverLimit": "Hold", "latestSeconds": 3600, "rate": "20M"},
         "deletionPolicy": "Drain",
     },

@@ -174,6 +174,11 @@ def pods_of(
         *(f"--allowed={one}" for one in spec.target.allowed),
         f"--default-target={spec.target.default}",
         *(["--cancellable"] if spec.cancellable else []),
+        *(
+            [f"--hop-delay={one.seconds}x{one.topics}" for one in spec.delays]
+            if spec.arbitrary_delays
+            else []
+        ),
         f"--metrics-port={METRICS_PORT}",
         *login,
     ]
