@@ -29,6 +29,7 @@ from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import world
 from bench.limiter import limiter_figures
+from bench.queues import queue_figures
 from bench.replication.decide import replication_decide_figures
 from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
 from bench.replication.producing import producing_figures
@@ -237,6 +238,7 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
     },
     "The console": {"console": console_figures},
     "The limiter": {"limiter": limiter_figures},
+    "Delay queues": {"delay-queues": queue_figures},
     "In a cluster": {"in-cluster": None},
     "Usage rollups": ROLLUPS,
 }

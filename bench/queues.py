@@ -1,12 +1,13 @@
 """The delay queue on one broker: throughput of one level topic, how late records are, and memory.
 
 The forwarder is a process of its own, `tidegate forward`; figures are of the brokers' append times.
+Beside it, in the same run, a program of Kafka's own Java clients that polls, sleeps and sends.
 """
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.results import Figure, percentile
+from lab.java import class_path
 from lab.kafka import KafkaLab
+from lab.packages import kafka_jars
 from lab.process import Process, patience, start, wait_until
 from tidegate.queues.names import DUE_HEADER, TARGET_HEADER, Guarantee, QueueNames
 
@@ -30,6 +33,7 @@ _LATE_PER_SECOND, _LATE_SECONDS = 1000, 30
 _LATE_MS = {Guarantee.AT_LEAST_ONCE: (0.0, 10.0), Guarantee.EXACTLY_ONCE: (8.0, 50.0)}
 _MEMORY_TOPICS, _MEMORY_RECORDS = 64, 1000
 _TARGET = "bench-target"
+_PEER = Path(__file__).with_name("QueuePeer.java")
 _LEVEL = {
     "message.timestamp.type": "LogAppendTime",
     "retention.bytes": "-1",
@@ -42,19 +46,23 @@ def queue_figures() -> list[Figure]:
     found: list[Figure] = []
     with KafkaLab(brokers=1) as kafka:
         for (size, guarantee), least in _LEAST_PER_SECOND.items():
-            found.append(_throughput(kafka, size, guarantee, least))
+            found.append(_throughput(kafka, size, guarantee, least, by=_forwarding))
+            found.append(_throughput(kafka, size, guarantee, None, by=_peer))
         for guarantee in Guarantee:
-            found += _lateness(kafka, guarantee)
+            found += _lateness(kafka, guarantee, by=_forwarding)
+            found += _lateness(kafka, guarantee, by=_peer)
         found.append(_memory(kafka))
     return found
 
 
-def _throughput(kafka: KafkaLab, size: int, guarantee: Guarantee, least: float) -> Figure:
-    queue = _queue(kafka, f"bench-{size}-{guarantee}", [1])
+def _throughput(
+    kafka: KafkaLab, size: int, guarantee: Guarantee, least: float | None, *, by: "_By"
+) -> Figure:
+    queue = _queue(kafka, f"bench-{size}-{guarantee}{_mark(by)}", [1])
     level, records = queue.level_topic(1, 0).name, _ROUNDS[size]
     _fill(kafka, [level], records, b"v" * size, f"{queue.prefix}.{_TARGET}")
     reader = _reader(kafka, f"{queue.prefix}.{_TARGET}")
-    with _forwarding(kafka, queue, guarantee):
+    with by(kafka, queue, guarantee, [level]):
         first_ms = last_ms = count = 0
         while count < records:
             for message in reader.consume(10_000, 1.0):
@@ -64,21 +72,21 @@ def _throughput(kafka: KafkaLab, size: int, guarantee: Guarantee, least: float) 
     reader.close()
     per_second = count * 1000 / max(1, last_ms - first_ms)
     return Figure(
-        f"delay queue: a record of {size} B with headers, one level topic, {guarantee}",
+        f"delay queue: a record of {size} B with headers, one level topic, {guarantee}{_words(by)}",
         1e6 / per_second,
         "us",
-        1e6 / least,
+        None if least is None else 1e6 / least,
         f"{per_second:,.0f} records/s, {count:,} records that are due",
     )
 
 
-def _lateness(kafka: KafkaLab, guarantee: Guarantee) -> Iterator[Figure]:
-    queue = _queue(kafka, f"bench-late-{guarantee}", _LATE_DELAYS)
+def _lateness(kafka: KafkaLab, guarantee: Guarantee, *, by: "_By") -> Iterator[Figure]:
+    queue = _queue(kafka, f"bench-late-{guarantee}{_mark(by)}", _LATE_DELAYS)
     levels = [queue.level_topic(delay, 0).name for delay in _LATE_DELAYS]
     reader = _reader(kafka, f"{queue.prefix}.{_TARGET}")
     records = _LATE_PER_SECOND * _LATE_SECONDS
     late: list[int] = []
-    with _forwarding(kafka, queue, guarantee):
+    with by(kafka, queue, guarantee, levels):
         _wait_for_first(kafka, queue, reader)
         _feed(kafka, levels, records, f"{queue.prefix}.{_TARGET}")
         while len(late) < records:
@@ -87,9 +95,9 @@ def _lateness(kafka: KafkaLab, guarantee: Guarantee) -> Iterator[Figure]:
                 late.append(message.timestamp()[1] - due_ms)
     reader.close()
     within = sum(1 for one in late if one <= 1) / len(late)
-    p50, p99 = _LATE_MS[guarantee]
+    p50, p99 = _LATE_MS[guarantee] if by is _forwarding else (None, None)
     about = f"earliest {min(late)} ms, {100 * within:.1f} % within 1 ms, latest {max(late)} ms"
-    name = f"delay queue: how late at 1000/s on 8 level topics, {guarantee}"
+    name = f"delay queue: how late at 1000/s on 8 level topics, {guarantee}{_words(by)}"
     yield Figure(f"{name}, P50", percentile(late, 50), "ms", p50, about)
     yield Figure(f"{name}, P99", percentile(late, 99), "ms", p99)
 
@@ -101,7 +109,7 @@ def _memory(kafka: KafkaLab) -> Figure:
     for level in levels:
         kafka.create_topic(level, [[1]], config=_LEVEL)
     _fill(kafka, levels, _MEMORY_TOPICS * _MEMORY_RECORDS, b"v" * 2000, _TARGET)
-    with _forwarding(kafka, queue, Guarantee.AT_LEAST_ONCE) as process:
+    with _forwarding(kafka, queue, Guarantee.AT_LEAST_ONCE, levels) as process:
         before = -1.0
         while (now := _resident_mb(process.pid)) > before + 1 or now < 60:
             before = now
@@ -186,14 +194,49 @@ def _reader(kafka: KafkaLab, topic: str) -> Consumer:
     return reader
 
 
+_By = Callable[[KafkaLab, QueueNames, Guarantee, Sequence[str]], AbstractContextManager[Process]]
+
+
 @contextmanager
-def _forwarding(kafka: KafkaLab, queue: QueueNames, guarantee: Guarantee) -> Iterator[Process]:
+def _forwarding(
+    kafka: KafkaLab,
+    queue: QueueNames,
+    guarantee: Guarantee,
+    levels: Sequence[str],  # noqa: ARG001  # it finds them
+) -> Iterator[Process]:
+    command = [
+        *(sys.executable, "-m", "tidegate", "forward"),
+        *("--prefix", queue.prefix, "--guarantee", guarantee, "--allowed", "bench-*"),
+        *("--bootstrap-servers", kafka.bootstrap_servers),
+        *("--zookeeper", kafka.zookeeper_connect, "--metrics-port", "0"),
+    ]
+    with _started(command) as process:
+        yield process
+
+
+@contextmanager
+def _peer(
+    kafka: KafkaLab, queue: QueueNames, guarantee: Guarantee, levels: Sequence[str]
+) -> Iterator[Process]:
+    command = [
+        *("java", "-cp", class_path(kafka_jars()), str(_PEER)),
+        *(kafka.bootstrap_servers, queue.prefix, guarantee, *levels),
+    ]
+    with _started(command) as process:
+        yield process
+
+
+@contextmanager
+def _started(command: Sequence[str]) -> Iterator[Process]:
     with TemporaryDirectory() as folder:
-        command = [
-            *(sys.executable, "-m", "tidegate", "forward"),
-            *("--prefix", queue.prefix, "--guarantee", guarantee, "--allowed", "bench-*"),
-            *("--bootstrap-servers", kafka.bootstrap_servers),
-            *("--zookeeper", kafka.zookeeper_connect, "--metrics-port", "0"),
-        ]
-        with start("forwarder", command, log_path=Path(folder) / "log", niceness=0) as process:
+        log = Path(folder) / "log"
+        with start("forwarder", command, log_path=log, niceness=0) as process:
             yield process
+
+
+def _mark(by: _By) -> str:
+    return "" if by is _forwarding else "-peer"
+
+
+def _words(by: _By) -> str:
+    return "" if by is _forwarding else ", Java clients that poll, sleep and send"
