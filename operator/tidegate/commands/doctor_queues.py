@@ -262,6 +262,7 @@ def _needed(queue: DelayQueue, names: QueueNames) -> Mapping[str, Sequence[Opera
         **dict.fromkeys(_level_settings(queue, names), (read,)),
         names.dead_topic: (write,),
         names.control_topic: (read, write),
+        **({names.cancelled_topic: (read,)} if queue.spec.cancellable else {}),
         **dict.fromkeys(_targets(queue), (write,)),
     }
 
@@ -294,6 +295,7 @@ def _targets(queue: DelayQueue) -> frozenset[str]:
 
 def _topics_of(queue: DelayQueue, names: QueueNames) -> frozenset[str]:
     own = {*_level_settings(queue, names), names.dead_topic, names.control_topic}
+    own |= {names.cancelled_topic} if queue.spec.cancellable else set()
     return frozenset(own | _targets(queue) | {OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
@@ -307,6 +309,8 @@ def _own_topics(
     key, levels = queue.metadata.key, _level_settings(queue, names)
     control = {name: CONTROL_SETTINGS[name] for name in (_CLEANUP, TIMESTAMP_TYPE)}
     wanted = {**levels, names.control_topic: control, names.dead_topic: {}}
+    if queue.spec.cancellable:
+        wanted[names.cancelled_topic] = {**control, _CLEANUP: "compact,delete"}
     missing = sorted(name for name in wanted if not seen[name].exists)
     if missing:
         yield problem(

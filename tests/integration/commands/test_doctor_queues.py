@@ -267,6 +267,21 @@ def test_topics_that_are_missing_or_set_otherwise_are_named(plain: QueueOnBroker
     assert plain.target in target
 
 
+def test_a_queue_with_cancellations_needs_their_topic(plain: QueueOnBrokers) -> None:
+    plain.report(plain.apply(cancellable=True), "pod-0-abc")
+    topic = plain.names.cancelled_topic
+    assert topic in plain.wrong()[Reason.TOPIC_NOT_FOUND]
+    settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
+    plain.topics.create(plain.names, {topic: settings}, replication_factor=1)
+    risk = wait_until(
+        lambda: plain.wrong().get(Reason.QUEUE_AT_RISK), "the topic", timeout_seconds=30
+    )
+    assert risk is not None
+    assert f"{topic} has cleanup.policy=compact, not compact,delete" in risk
+    plain.topics.correct(plain.names, {topic: {"cleanup.policy": "compact,delete"}})
+    wait_until(lambda: plain.wrong() == {}, "the corrected topic", timeout_seconds=30)
+
+
 # --- brokers that die -----------------------------------------------------------------------------
 
 
