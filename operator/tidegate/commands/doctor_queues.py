@@ -258,8 +258,10 @@ def _rights(
 def _needed(queue: DelayQueue, names: QueueNames) -> Mapping[str, Sequence[Operation]]:
     """The operations that forwarders need, by topic."""
     read, write = Operation.READ, Operation.WRITE
+    # by any due time, a message goes from one level to the next
+    levels = (read, write) if queue.spec.arbitrary_delays else (read,)
     return {
-        **dict.fromkeys(_level_settings(queue, names), (read,)),
+        **dict.fromkeys(_level_settings(queue, names), levels),
         names.dead_topic: (write,),
         names.control_topic: (read, write),
         **({names.cancelled_topic: (read,)} if queue.spec.cancellable else {}),

@@ -200,6 +200,15 @@ def test_each_right_that_is_missing_is_named(queue: QueueOnBrokers, kraft: Kraft
             wait_until(partial(queue.lacks, expected), expected, timeout_seconds=60)
 
 
+def test_any_due_time_needs_the_right_to_write_to_levels(
+    queue: QueueOnBrokers, kraft: KraftLab
+) -> None:
+    queue.report(queue.apply(login(FORWARDER, "forwarder"), arbitraryDelays=True), "pod-0-abc")
+    with allowed(kraft, FORWARDER, rights(queue, "pod-0-abc")):
+        right = f"Write on topic {queue.level}"
+        wait_until(partial(queue.lacks, right), right, timeout_seconds=60)
+
+
 def test_a_login_that_is_missing_wrong_or_the_policys_is_a_problem(queue: QueueOnBrokers) -> None:
     wanted = queue.apply()
     assert Reason.LOGIN_MISSING in queue.wrong()
