@@ -565,6 +565,10 @@ class Reason(StrEnum):
         "DeadLetters",
         "Messages with a refused or missing target are in the queue's dead topic.",
     )
+    QUEUE_AT_RISK = (
+        "QueueAtRisk",
+        "A topic that the queue needs is missing, differs, or has one replica: messages may wait.",
+    )
     NEWER_VERSION = (
         "NewerVersion",
         "A newer version of Tidegate has written what belongs to the queue; it is left alone.",

@@ -60,8 +60,8 @@ def doctor(
     """Diagnose problems and suggest fixes.
 
     Checks everything that a policy needs: custom resources, permissions, ZooKeeper, brokers, quota
-    plugins and windows, every series that control needs, and clocks. Each finding comes with its
-    impact and a fix. Nothing is changed.
+    plugins and windows, delay queues, every series that control needs, and clocks. Each finding
+    comes with its impact and a fix. Nothing is changed.
 
     Permissions are checked for your own login. To check the operator's, use --as
     system:serviceaccount:NAMESPACE:NAME. With --file, Kubernetes is not queried.
@@ -100,6 +100,7 @@ class Examination:
         """Every finding, system by system, as each was examined."""
         from tidegate.commands.doctor_cluster import examine_cluster
         from tidegate.commands.doctor_metrics import examine_metrics
+        from tidegate.commands.doctor_queues import examine_queues
 
         source: PolicySource | None = None
         if self._asked.policy.file:
@@ -114,6 +115,7 @@ class Examination:
         brokers, metered, controllers = yield from examine_cluster(
             self._around, source, self._asked.access
         )
+        yield from examine_queues(self._around, source, self._asked.access, brokers)
         yield from examine_metrics(
             self._around,
             source,

@@ -150,6 +150,8 @@ _SPOKEN = {
     # those of delay queues
     admin.DeleteTopicsRequest: (admin.DeleteTopicsResponse, 1),
     consumer.OffsetFetchRequest: (consumer.OffsetFetchResponse, 5),
+    admin.DescribeGroupsRequest: (admin.DescribeGroupsResponse, 3),
+    admin.DescribeTransactionsRequest: (admin.DescribeTransactionsResponse, 0),
 }
 
 
@@ -203,7 +205,8 @@ class BrokerConnection:
         self.close()
 
     def _exchange(self, request: Any, confirm: Callable[[], None] | None = None) -> Any:
-        response_class, version = _SPOKEN[type(request)]
+        response_class, usual_version = _SPOKEN[type(request)]
+        version = usual_version if request.API_VERSION is None else request.API_VERSION
         self._correlation_id += 1
         request.API_VERSION = version
         request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)

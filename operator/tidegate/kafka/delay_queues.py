@@ -122,7 +122,7 @@ class QueueTopics:
         }
         if not levels:
             return {}
-        settings = self._settings(names, [level.name for level in levels])
+        settings = self.settings(names, [level.name for level in levels])
         positions = self._positions(names, [level.name for level in levels])
         begins = self._offsets({level: (place, _EARLIEST) for level, place in levels.items()})
         ends = self._offsets({level: (place, _LATEST) for level, place in levels.items()})
@@ -238,7 +238,7 @@ class QueueTopics:
                 break
         return None, position
 
-    def _settings(self, names: QueueNames, topics: Collection[str]) -> dict[str, Mapping[str, str]]:
+    def settings(self, names: QueueNames, topics: Collection[str]) -> dict[str, Mapping[str, str]]:
         """The settings of these topics themselves; one that is gone meanwhile is left out."""
         kind = admin.DescribeConfigsRequest.DescribeConfigsResource
         found: dict[str, Mapping[str, str]] = {}
@@ -398,7 +398,7 @@ class QueueTopics:
         """
         topic = names.control_topic
         if topic in listing.topics:
-            found = self._settings(names, [topic]).get(topic, {})
+            found = self.settings(names, [topic]).get(topic, {})
             wanted = {TIMESTAMP_TYPE: CONTROL_SETTINGS[TIMESTAMP_TYPE]}
             if found.get("cleanup.policy") == "compact" and not wanted.items() <= found.items():
                 self.correct(names, {topic: wanted})

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.admin import AdminClient as Acls
 
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kafka_admin import login_settings
+from lab.kraft import KraftLab
 from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back
@@ -71,3 +82,42 @@ def use(kafka: BrokersLab, user: str, topic: str, password: str) -> None:
         if message is not None and message.error() is None:
             seen.add(message.partition())
     consumer.close()
+
+
+@contextmanager
+def allowed(
+    kafka: KraftLab, user: str, rights: Sequence[tuple[ResourceType, str, str]]
+) -> Iterator[None]:
+    """The user has these rights meanwhile."""
+    bindings = [
+        AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for kind, name, operation in rights
+    ]
+    client = Acls({"bootstrap.servers": kafka.bootstrap_servers})
+    for done in client.create_acls(bindings).values():
+        done.result(patience(20))
+    try:
+        yield
+    finally:
+        filters = [
+            AclBindingFilter(
+                one.restype,
+                one.name,
+                one.resource_pattern_type,
+                one.principal,
+                one.host,
+                one.operation,
+                one.permission_type,
+            )
+            for one in bindings
+        ]
+        for removed in client.delete_acls(filters).values():
+            removed.result(patience(20))

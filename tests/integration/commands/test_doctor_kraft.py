@@ -4,27 +4,18 @@ same with every Kafka, and those of its own: rights on the brokers, and a real q
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
-from confluent_kafka.admin import AdminClient as Acls
+from confluent_kafka.admin import ResourceType
 
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.packages import with_quota_plugin
-from lab.process import patience, started, wait_until
+from lab.process import started, wait_until
 from lab.prometheus import PrometheusLab, monitoring
-from tests.integration.commands.conftest import use
+from tests.integration.commands.conftest import allowed, use
 from tests.integration.commands.doctor_set_ups import DoctorOnSetUps, Setup
 from tidegate.kafka.adminapi.client import AdminClient, rights_needed
 from tidegate.kafka.adminapi.quotas import alter, describe
@@ -130,45 +121,6 @@ def test_a_login_without_rights_on_the_brokers_is_told_each_of_them(
     assert "did not let Tidegate alter client quotas" in one["what"]
     assert "ALTER_CONFIGS" in one["toDo"]
     assert not [one for one in _kept(kraft)[1] if one == LEDGER_TOPIC]
-
-
-@contextmanager
-def allowed(
-    kafka: KraftLab, user: str, rights: Sequence[tuple[ResourceType, str, str]]
-) -> Iterator[None]:
-    """The user has these rights meanwhile."""
-    bindings = [
-        AclBinding(
-            kind,
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            AclOperation[operation],
-            AclPermissionType.ALLOW,
-        )
-        for kind, name, operation in rights
-    ]
-    client = Acls({"bootstrap.servers": kafka.bootstrap_servers})
-    for done in client.create_acls(bindings).values():
-        done.result(patience(20))
-    try:
-        yield
-    finally:
-        filters = [
-            AclBindingFilter(
-                one.restype,
-                one.name,
-                one.resource_pattern_type,
-                one.principal,
-                one.host,
-                one.operation,
-                one.permission_type,
-            )
-            for one in bindings
-        ]
-        for removed in client.delete_acls(filters).values():
-            removed.result(patience(20))
 
 
 def test_a_real_quota_plugin_is_named(

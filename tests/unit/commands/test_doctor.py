@@ -15,7 +15,12 @@ import yaml
 from tests.doubles.user_operator import kafka_user
 from tidegate.commands.doctor import needed_rights
 from tidegate.errors import Unauthorized
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    DELAY_QUEUES,
+    ObjectRef,
+)
 from tidegate.observe.strimzi import KAFKA_USERS
 from tidegate.prometheus.probe import Found
 from tidegate_logic.model import (
@@ -477,3 +482,18 @@ def test_your_own_rights_are_not_taken_for_the_operators(sound: Any) -> None:
     (hint,) = [one for one in findings(sound) if one["state"] == "unknown"]
     assert hint["check"] == "rights"
     assert "--as system:serviceaccount" in hint["toDo"]
+
+
+def test_queues_of_the_policy_are_examined_and_no_others(sound: Any) -> None:
+    """What brokers say of them is tested on real ones, in test_doctor_queues.py."""
+    assert not [one for one in findings(sound) if one["check"] == "queues"]
+    queue = {
+        "metadata": {"name": "unpaid", "namespace": "streaming"},
+        "spec": {"policyRef": {"name": "orders"}, "guarantee": "Sometimes"},
+    }
+    other = {"metadata": {"name": "other", "namespace": "streaming"}}
+    sound.kubernetes.create(DELAY_QUEUES, queue)
+    sound.kubernetes.create(DELAY_QUEUES, {**queue, **other, "spec": {"policyRef": {"name": "x"}}})
+    assert wrong(sound) == {("problem", "queues", "InvalidSpec")}
+    (one,) = [one for one in findings(sound) if one["check"] == "queues"]
+    assert "streaming/unpaid" in one["what"]
