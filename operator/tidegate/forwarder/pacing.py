@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tidegate.forwarder.level import Level
 from tidegate.forwarder.metrics import ForwarderMetrics
@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 _NEWEST_RECORDS = -2000 - 5000  # librdkafka's logical offset: the last 5000, most of them clocks
 _READ_AT_ONCE = 1000
+_FIRST_SECONDS = 10.0  # to read what was announced; later, messages do not wait for that any more
 _BURST_SECONDS = 0.1
 _DEBT_SECONDS = 60.0  # one message may be larger than a refill
 
@@ -45,11 +46,14 @@ class Pacing:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
+                "enable.partition.eof": True,
                 "queued.max.messages.kbytes": 1024,
             }
         )
         place = TopicPartition(settings.names.control_topic, 0, _NEWEST_RECORDS)
         self._consumer.assign([place])
+        self._is_at_the_end = False
+        self._begun_seconds = time.monotonic()
         self._announced: Pace | None = None
         self._until_ms = float("-inf")
         self._leaders: Mapping[str, frozenset[int]] = {}
@@ -64,8 +68,11 @@ class Pacing:
     def look(self, now_ms: float, share: float) -> None:
         """Hear what the operator says; this process has a `share` (0 to 1) of the level topics."""
         for message in self._consumer.consume(_READ_AT_ONCE, 0):
-            if message.error() is not None:
-                report(message.error())
+            if (error := message.error()) is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self._is_at_the_end = True
+                else:
+                    report(error)
             elif message.key() == PACE_KEY:
                 self._hear(message, now_ms)
         if self._announced is not None and now_ms > self._until_ms:
@@ -89,6 +96,8 @@ class Pacing:
 
     def allowed(self, level: Level, due: int, now_ms: float) -> int:
         """Up to which message of a level may be sent, when those before `due` are due."""
+        if not self._is_at_the_end:  # until then, what the operator says is not known
+            return level.sent if time.monotonic() - self._begun_seconds < _FIRST_SECONDS else due
         if self._announced is None or (not self._is_held and self._bucket is None):
             return due
         latest_ms = now_ms - self._announced.shift.latest_seconds * 1000
