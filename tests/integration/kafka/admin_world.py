@@ -106,6 +106,15 @@ class AdminWorld:
     def quotas(self, entity: Entity) -> Mapping[QuotaKey, str]:
         return describe(self.others, [entity], self.topic).get(entity, {})
 
+    def expect(self, entity: Entity, expected: Mapping[QuotaKey, str]) -> None:
+        """Wait until these are its quotas: brokers hear of a change a little after its answer."""
+        wait_until(
+            lambda: self.quotas(entity) == expected,
+            f"the quotas {expected} of {entity}",
+            timeout_seconds=10,
+            poll_seconds=0.01,
+        )
+
     def put(self, entity: Entity, values: Mapping[QuotaKey, str | None]) -> None:
         assert alter(self.others, {entity: values}, self.topic) == {entity: None}
         wait_until(

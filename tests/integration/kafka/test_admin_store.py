@@ -227,10 +227,10 @@ def test_a_writer_that_is_killed_leaves_a_quota_with_its_record_or_neither(
         assert now[ALICE].ledger == (ledger if is_made else None)
         assert now[BOB].ledger in (None, self_written)
         assert (now[BOB].ledger is not None) == (moment >= (3, True))
-        assert world.quotas(BOB) == {PRODUCE: "7000", FETCH: "8000"}
+        world.expect(BOB, {PRODUCE: "7000", FETCH: "8000"})
         carol = after.read([CAROL])[CAROL]
         after.write([first(carol, {PRODUCE: "3000"}, at=5.0)], world.cluster_id)
-    assert world.quotas(ALICE) == expected
+    world.expect(ALICE, expected)
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
@@ -246,7 +246,7 @@ def test_a_lost_request_or_answer_changes_nothing_about_the_outcome(
     )
     assert [one.applied for one in outcomes] == [True, True]
     for entity in (ALICE, BOB):
-        assert world.quotas(entity) == {PRODUCE: "2048"}
+        world.expect(entity, {PRODUCE: "2048"})
         assert store.read([entity])[entity].ledger == record(entity, {PRODUCE: "2048"})
 
 
@@ -375,7 +375,7 @@ def test_a_batch_whose_lease_is_lost_on_the_way_sends_no_change(world: AdminWorl
         store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id, ours)
     assert "AlterClientQuotas" not in world.client.sent
     assert world.client.sent.count("EndTxn") == 1
-    assert world.quotas(ALICE) == {}
+    world.expect(ALICE, {})
 
 
 def test_a_change_that_arrives_late_is_known_for_a_minute_and_holds_the_claim_until_then(
@@ -436,7 +436,7 @@ def test_what_somebody_changes_while_the_intent_is_written_stays_as_it_is(
         [first(quota, {PRODUCE: "2048"}) for quota in seen.values()], world.cluster_id
     )
     assert [one.reason for one in outcomes] == [Reason.CONFLICT, None]
-    assert world.quotas(ALICE) == {PRODUCE: "9999"}
+    world.expect(ALICE, {PRODUCE: "9999"})
     assert store.read([ALICE])[ALICE].ledger is None
 
 
@@ -449,7 +449,7 @@ def test_a_key_that_somebody_sets_at_the_same_moment_is_kept(
     world.client.before("AlterClientQuotas", lambda: world.put(user, {FETCH: "5555"}))
     (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id)
     assert outcome.applied
-    assert world.quotas(user) == {PRODUCE: "2048", FETCH: "5555"}
+    world.expect(user, {PRODUCE: "2048", FETCH: "5555"})
     assert kraft.can_log_in(unique_name, "right")
 
 
@@ -485,7 +485,7 @@ def test_a_value_that_brokers_refuse_stops_only_its_own_write(
     assert [one.applied for one in outcomes] == [True, False, True]
     assert outcomes[1].reason is Reason.FOREIGN_CONTENT
     assert store.read([ALICE])[ALICE].ledger == before
-    assert world.quotas(ALICE) == {PRODUCE: "2048"}
+    world.expect(ALICE, {PRODUCE: "2048"})
 
 
 def test_every_entry_of_a_refused_batch_is_looked_at(world: AdminWorld) -> None:
@@ -497,7 +497,7 @@ def test_every_entry_of_a_refused_batch_is_looked_at(world: AdminWorld) -> None:
     refused = alter(world.others, changes, world.topic)
     assert refused[ALICE]
     assert (refused[BOB], refused[CAROL]) == (None, None)
-    assert world.quotas(BOB) == {PRODUCE: "2048"}
+    world.expect(BOB, {PRODUCE: "2048"})
 
 
 # --- rights, and topics that cannot hold a ledger -------------------------------------------------
