@@ -16,7 +16,7 @@ from typing import Any
 from tests.unit.simulation.loads import evening
 from tidegate.commands import played_load
 from tidegate.commands.audit import line_words
-from tidegate.commands.played_load import HOLDER, Moment
+from tidegate.commands.played_load import Moment
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.console.history import Past
 from tidegate.console.server import Console
@@ -33,6 +33,7 @@ from tidegate_logic.words import rfc3339
 
 EPOCH = 1_800_000_000.0
 KEY = "streaming/orders"
+HOLDER = "tidegate-5b8f7c6d9-x2x7k_1_9e0b41aa"
 Document = dict[str, Any]
 
 
@@ -72,7 +73,7 @@ def moments(text: str) -> tuple[Moment, ...]:
     """Every pass of the load in this text (policy, tiers and a Simulation, in YAML)."""
     given = read_simulation(["-"], policy=None, standard_input=io.StringIO(text))
     scenario = replace(given.scenario, epoch_seconds=EPOCH)
-    return played_load.moments(scenario, given.policy, given.tiers)
+    return played_load.moments(scenario, given.policy, given.tiers, holder=HOLDER)
 
 
 def yaml_time(seconds: float) -> str:

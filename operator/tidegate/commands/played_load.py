@@ -48,7 +48,11 @@ class Moment:
 
 
 def moments(
-    scenario: Scenario, policy: Mapping[str, Any], tiers: Sequence[Mapping[str, Any]]
+    scenario: Scenario,
+    policy: Mapping[str, Any],
+    tiers: Sequence[Mapping[str, Any]],
+    *,
+    holder: str = HOLDER,
 ) -> tuple[Moment, ...]:
     """Every pass of the scenario. Its objects are as they were written, in mode Enforce."""
     enforcing = replace(scenario.policy, mode=Mode.ENFORCE, paused_by=())
@@ -62,7 +66,7 @@ def moments(
         before, at_seconds = own.get("status") or {}, observation.now_seconds
         observation = replace(observation, policy=enforcing)
         write_statuses(own, others, observation, decision)
-        pass_id = new_pass_id(HOLDER, key, at_seconds)
+        pass_id = new_pass_id(holder, key, at_seconds)
         drafts = (
             *broker_events(before, decision.watched),
             *level_events(before, decision.levels),
@@ -74,7 +78,7 @@ def moments(
             tuple(copy.deepcopy(others)),
             heard_at_seconds=at_seconds,
             events=tuple(events),
-            leases={key: LeaseNow(HOLDER, at_seconds)},
+            leases={key: LeaseNow(holder, at_seconds)},
         )
         found.append(Moment(at_seconds - scenario.epoch_seconds, observation, decision, objects))
 
@@ -181,7 +185,9 @@ class PlayedSource:
 
     def objects(self) -> Objects:
         moment, now_seconds = self._moment(), self.now_seconds()
-        leases = {key: LeaseNow(HOLDER, now_seconds) for key in moment.objects.leases}
+        leases = {
+            key: LeaseNow(lease.holder, now_seconds) for key, lease in moment.objects.leases.items()
+        }
         return replace(moment.objects, heard_at_seconds=now_seconds, leases=leases)
 
     def measured(self, policy_key: str) -> Measured:  # noqa: ARG002
