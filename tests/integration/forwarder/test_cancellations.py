@@ -20,8 +20,9 @@ _SETTINGS = {**APPEND_TIME, "cleanup.policy": "compact,delete"}
 
 @pytest.fixture
 def level(queue: QueueWorld) -> str:
-    """The queue's level of two seconds; it has its topics."""
-    topic = queue.topic(queue.names.level_topic(2, 0).name, config=APPEND_TIME)
+    """A level of the queue, long enough to send and to cancel; it has its topics."""
+    seconds = round(patience(2))
+    topic = queue.topic(queue.names.level_topic(seconds, 0).name, config=APPEND_TIME)
     queue.topic(queue.names.control_topic, config={**APPEND_TIME, "cleanup.policy": "compact"})
     queue.topic(queue.names.dead_topic)
     queue.topic(queue.names.cancelled_topic, config=_SETTINGS)
@@ -39,6 +40,15 @@ def write(queue: QueueWorld, keys: Sequence[bytes], value: bytes | None = b"x") 
     assert not producer.flush(patience(30))
 
 
+def cancelled(queue: QueueWorld, level: str) -> float:
+    """How many messages of the level were not sent."""
+    return float(queue.metrics.cancelled.labels(seconds_of(level))._value.get())
+
+
+def seconds_of(level: str) -> int:
+    return int(level.rsplit(".", 2)[1])
+
+
 def send(queue: QueueWorld, level: str, numbers: Sequence[int]) -> None:
     for number in numbers:
         queue.send(level, [b"%d" % number], headers=[(ID_HEADER, b"id-%d" % number)])
@@ -54,9 +64,9 @@ def test_a_cancelled_message_is_not_sent_and_all_others_are_in_order(
         write(queue, [b"id-4", b"id-9", b"id-7"])
         write(queue, [b"id-7"], None)  # it is wanted after all
         expected = [b"%d" % number for number in range(10) if number not in (1, 4, 9)]
-        reader.until(8)
+        reader.until(8, timeout_seconds=60)
         assert [one.value for one in reader.settled()] == [*expected, b"without an id"]
-        assert queue.metrics.cancelled.labels(2)._value.get() == 3
+        assert cancelled(queue, level) == 3
         wait_until(
             lambda: queue.position(level)[0] >= 11, "the position behind all", timeout_seconds=20
         )
@@ -65,7 +75,7 @@ def test_a_cancelled_message_is_not_sent_and_all_others_are_in_order(
 def test_where_cancellations_cannot_be_read_messages_with_an_id_wait_and_others_go_on(
     queue: QueueWorld, level: str
 ) -> None:
-    other = queue.topic(queue.names.level_topic(2, 1).name, config=APPEND_TIME)
+    other = queue.topic(queue.names.level_topic(seconds_of(level), 1).name, config=APPEND_TIME)
     producer = Producer(
         {"bootstrap.servers": queue.kafka.bootstrap_servers, "transactional.id": queue.prefix}
     )
@@ -77,17 +87,17 @@ def test_where_cancellations_cannot_be_read_messages_with_an_id_wait_and_others_
         send(queue, level, [1])
         write(queue, [b"id-1"])
         queue.send(other, [b"without an id"])
-        reader.until(1)
+        reader.until(1, timeout_seconds=60)
         time.sleep(2)
         assert [one.value for one in reader.settled()] == [b"without an id"]
         producer.commit_transaction(patience(30))
         wait_until(
-            lambda: queue.metrics.cancelled.labels(2)._value.get() == 1,
+            lambda: cancelled(queue, level) == 1,
             "the cancellation",
             timeout_seconds=30,
         )
         send(queue, level, [2])
-        reader.until(2)
+        reader.until(2, timeout_seconds=60)
         assert [one.value for one in reader.records] == [b"without an id", b"2"]
 
 
