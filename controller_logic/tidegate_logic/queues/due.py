@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 _LONGEST_LOOK_MS = 100.0
-_TOLERANCE_MS = 8  # a record that is due so soon is not worth another wait
+_TOLERANCE_MS = 8  # so much after a record's due time a wait may end
 
 
 def due_times(append_ms: Iterable[int], delay_ms: int, *, after_ms: int = 0) -> list[int]:

@@ -151,6 +151,13 @@ def console(
             help="Audit trail for the page History; may be repeated, once for each replica.",
         ),
     ] = None,
+    delay_queues: Annotated[
+        bool,
+        typer.Option(
+            "--delay-queues/--no-delay-queues",
+            help="Show delay queues, where the cluster serves them and the account may list them.",
+        ),
+    ] = True,
     metrics_credentials_file: options.MetricsCredentialsFile = None,
     credentials_file: options.CredentialsFile = None,
     client_credentials_file: options.ClientCredentialsFile = None,
@@ -168,6 +175,12 @@ def console(
         around.policy_bounds = bounds.given
     listen = (host, port, tuple(browser_host or ()), tuple(forwarded_allow_ips or _LOOPBACK[:1]))
     if play is not None:
+        if login or namespace or audit_file:
+            raise UserActionRequired(
+                Reason.INVALID_SPEC,
+                "--play shows a simulated load, so --login, --namespace and --audit-file have no "
+                "meaning with it. Nothing was started. Leave them out.",
+            )
         _play(around, play, speed, listen)
         return
     if host not in _LOOPBACK and not login:
@@ -187,6 +200,7 @@ def console(
         metrics_file=metrics_credentials_file,
         trails=tuple(audit_file or ()),
         login=login,
+        delay_queues=delay_queues,
         lease_namespace=lease_namespace or _namespace_of_the_pod(),
         listen=listen,
     )
@@ -201,6 +215,7 @@ def _serve(
     metrics_file: Path | None,
     trails: Sequence[Path],
     login: bool,
+    delay_queues: bool,
     lease_namespace: str,
     listen: tuple[str, int, tuple[str, ...], tuple[str, ...]],
 ) -> None:
@@ -211,6 +226,7 @@ def _serve(
         from tidegate.console.access import Access
         from tidegate.console.server import Console, ConsoleSettings, serve
         from tidegate.console.source import LiveSource
+    from tidegate.kube.api import DELAY_QUEUES
     from tidegate.kube.client import KubernetesClient, connect
     from tidegate.kube.lease import LeaseAddress
     from tidegate.prometheus.client import PrometheusClient
@@ -246,6 +262,7 @@ def _serve(
         open_client=open_client,
         read_lease=read_lease if lease_namespace else None,
         trails=trails,
+        without=() if delay_queues else (DELAY_QUEUES,),
     )
     settings = ConsoleSettings(*listen)
     access_of = Access(connect(named.kubeconfig, named.context)) if login else None
@@ -268,6 +285,8 @@ def _play(
         from tidegate.commands.played_load import PlayedSource, moments
         from tidegate.console.server import Console, ConsoleSettings, serve
     given = read_simulation([file], policy=None, standard_input=around.standard_input)
+    for warning in given.warnings:
+        Page(around.err).warn(warning)
     begun_seconds = time.time()
     scenario = replace(given.scenario, epoch_seconds=begun_seconds)
     source = PlayedSource(moments(scenario, given.policy, given.tiers), begun_seconds, speed)

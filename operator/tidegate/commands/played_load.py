@@ -115,14 +115,15 @@ class PlayedSource:
     passes: Sequence[Moment]
     begun_seconds: float
     speed: int = 20
-    speeds: tuple[int, ...] = SPEEDS
     monotonic: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _at_seconds: float = 0.0  # of the scenario, when the speed was set
     _set_at: float | None = None
     _times: list[float] = field(default_factory=list)
+    speeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        self.speeds = tuple(sorted({*SPEEDS, self.speed}))
         self._times = [one.at_seconds for one in self.passes]
         self._at_seconds = max(0.0, self._times[0])
         self._set_at = self.monotonic()

@@ -7,7 +7,7 @@ where the process may: without that, leaders are assumed and quota levels are no
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -156,6 +156,7 @@ class LiveSource:
         trails: Sequence[Path] = (),
         clock: Callable[[], float] = time.time,
         look_seconds: float = _LOOK_SECONDS,
+        without: Collection[ResourceKind] = (),
     ) -> None:
         self._kubernetes = kubernetes
         self._watches = client.CustomObjectsApi(api_client)
@@ -170,7 +171,8 @@ class LiveSource:
         self._clock = clock
         self._look_seconds = look_seconds
         places = tuple(namespaces) or ("",)
-        self._kept = {(kind, place): _Kept() for kind in KINDS for place in places}
+        kinds = [kind for kind in KINDS if kind not in without]
+        self._kept = {(kind, place): _Kept() for kind in kinds for place in places}
         self._events = {(EVENTS, place): _Kept() for place in places}
         self._measured: dict[str, Measured] = {}
         self._lock = threading.Lock()

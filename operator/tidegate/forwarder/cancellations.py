@@ -32,7 +32,7 @@ MOST_IDS = 4_000_000
 _IDS_IN_AN_ARRAY = 50_000
 _ASK_SECONDS = 0.25
 _WAIT_SECONDS = 0.05
-_READ_AT_ONCE = 10_000
+_READ_AT_ONCE = 1000
 _TIMEOUT_SECONDS = 5.0
 _END_SECONDS = 10.0
 
@@ -53,6 +53,8 @@ class Cancellations(threading.Thread):
         self._new: set[int] = set()
         self._sorted: deque[tuple[int, array[int]]] = deque()  # each with its last offset
         self._position = 0
+        self.failure: BaseException | None = None
+        """The error that ended the thread: nothing new is known any more. None = there is none."""
         self._ending = threading.Event()
         self._admin = AdminClient(any_client_settings(settings))
         self._consumer = Consumer(
@@ -86,15 +88,19 @@ class Cancellations(threading.Thread):
             self.join(_END_SECONDS)
 
     def run(self) -> None:
-        """Read and find out how far is read."""
+        """Read and find out how far is read, until `end` or an error that is not expected."""
         asked_at = float("-inf")
-        while not self._ending.is_set():
-            for message in self._consumer.consume(_READ_AT_ONCE, _WAIT_SECONDS):
-                self._take(message)
-            if time.monotonic() - asked_at >= _ASK_SECONDS:
-                asked_at = time.monotonic()
-                self._ask()
-        self._consumer.close()
+        try:
+            while not self._ending.is_set():
+                for message in self._consumer.consume(_READ_AT_ONCE, _WAIT_SECONDS):
+                    self._take(message)
+                if time.monotonic() - asked_at >= _ASK_SECONDS:
+                    asked_at = time.monotonic()
+                    self._ask()
+        except Exception as error:
+            self.failure = error
+        finally:
+            self._consumer.close()
 
     def _take(self, message: Any) -> None:
         if (error := message.error()) is not None:
@@ -139,9 +145,12 @@ class Cancellations(threading.Thread):
         except KafkaException as error:
             report(error.args[0])
             return
+        except TimeoutError:  # librdkafka's own limit did not end it; it is asked again
+            return
         while self._sorted and self._sorted[0][0] < begin:
             self._sorted.popleft()
-        if now_ms is not None and self._position >= end:
+        # beyond the end is a topic that was made again and is not read from its start yet
+        if now_ms is not None and self._position == end:
             self._known_to_ms = now_ms
 
     def _offset(self, spec: OffsetSpec) -> int:

@@ -152,6 +152,8 @@ class Forwarder:
     def _pass(self) -> None:
         if self._keeper.failure is not None:
             raise self._keeper.failure
+        if self._cancellations is not None and self._cancellations.failure is not None:
+            raise self._cancellations.failure
         if self._membership.is_lost():
             raise StartAgain("the session of this member ended")
         listing = self._keeper.listing

@@ -204,7 +204,7 @@ class Shift(SchemaModel):
     )
     rate: ByteRate = Field(
         description="Rate at which all forwarders together send what has waited, in bytes per "
-        "second."
+        "second. Well above what the queue usually sends, or it stays late."
     )
 
 

@@ -716,6 +716,9 @@ def test_the_console_reads_queues_where_they_are_served(
     (rule, *_) = only(found, kind, name="tidegate-console")["rules"]
     assert rule["verbs"] == ["get", "list", "watch"]
     assert ("delayqueues" in rule["resources"]) == enabled
+    deployment = only(found, "Deployment", name="tidegate-console")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert ("--no-delay-queues" in arguments) == (not enabled)
 
 
 # --- beside Strimzi -------------------------------------------------------------------------------

@@ -73,6 +73,14 @@ def test_a_load_is_played_without_any_cluster(tmp_path: Path) -> None:
         process.communicate(timeout=patience(60))
 
 
+def test_a_played_load_has_no_logins_namespaces_or_trails(tmp_path: Path) -> None:
+    process = started(tmp_path, f"--play={EVENING}", "--login")
+    _, said = process.communicate(timeout=patience(60))
+    assert process.returncode == 1
+    assert "--login" in said
+    assert "Nothing was started" in said
+
+
 def test_a_file_that_cannot_be_played_is_refused_before_anything_is_served(tmp_path: Path) -> None:
     process = started(tmp_path, "--play=missing.yaml")
     _, said = process.communicate(timeout=patience(60))

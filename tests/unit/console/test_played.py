@@ -35,6 +35,11 @@ def test_its_clock_is_faster_stands_and_goes_on_at_another_speed() -> None:
     assert (source.at_seconds(), source.is_paused) == (310.0, False)
 
 
+def test_a_speed_of_ones_own_is_among_those_to_choose() -> None:
+    assert played(7)[0].speeds == (1, 5, 7, 20, 60)
+    assert played(60)[0].speeds == (1, 5, 20, 60)
+
+
 def test_at_its_end_it_stands_and_begins_again_when_it_is_asked_to() -> None:
     source, clock = played(60)
     clock.now += 10_000

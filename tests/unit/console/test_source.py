@@ -18,7 +18,7 @@ from kubernetes import client as kubernetes_client
 from lab.process import patience
 from tidegate.console.access import Access, Refused
 from tidegate.console.source import LiveSource, read_trails
-from tidegate.kube.api import BUSINESS_TIERS
+from tidegate.kube.api import BUSINESS_TIERS, DELAY_QUEUES
 from tidegate.kube.client import KubernetesClient
 
 END = object()
@@ -38,6 +38,7 @@ class ApiServer(ThreadingHTTPServer):
         self.items: list[dict[str, Any]] = []
         self.events: queue.Queue[Any] = queue.Queue()
         self.lists = 0
+        self.asked: list[str] = []
         self.queues: list[dict[str, Any]] = []
         self.queues_status = self.tiers_status = 200
         self.looks_for_queues = 0
@@ -61,6 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def do_GET(self) -> None:
+        self.server.asked.append(self.path)
         is_tiers = "businesstiers" in self.path
         is_queues = "delayqueues" in self.path
         status = self.server.queues_status if is_queues else 200
@@ -222,6 +224,17 @@ def test_a_watch_that_fell_silent_was_heard_when_it_last_said_something(
 
 def queues_of(source: LiveSource) -> list[str]:
     return [str(one["metadata"]["name"]) for one in source.objects().queues]
+
+
+def test_a_kind_that_is_left_out_is_not_asked_for(api: ApiServer) -> None:
+    api_client = client_of(api)
+    kubernetes = KubernetesClient(api_client, "test")
+    source = LiveSource(kubernetes, api_client, (), lambda _: None, without=(DELAY_QUEUES,))
+    source.start()
+    until(lambda: source.objects().problem == "", "all other kinds")
+    source.close()
+    assert source.objects().queues == ()
+    assert not any("delayqueues" in path for path in api.asked)
 
 
 def is_as_without_queues(source: LiveSource) -> bool:

@@ -384,7 +384,7 @@ class QueueKeeper:
             meanwhile = "The queue is let go when it answers."
             connection = ZooKeeperConnection(connect, meanwhile=meanwhile)
             with closing(ZooKeeperSession(connection)) as tree:
-                delete_all(tree, names.zookeeper_root)
+                delete_all(tree, names.zookeeper_root, self._may_write)
 
     # --- the connection ---------------------------------------------------------------------------
 

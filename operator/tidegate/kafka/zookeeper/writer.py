@@ -65,10 +65,11 @@ def plan_creates(tree: ZnodeTree, wanted: Mapping[str, bytes | None]) -> list[Cr
     ]
 
 
-def delete_all(tree: ZnodeTree, root: str) -> None:
+def delete_all(tree: ZnodeTree, root: str, may_write: Callable[[], bool]) -> None:
     """Delete the node with all below it, if it is there. Raises as `ZnodeTree.commit` does.
 
-    Nodes of a session that ends in between go along. Rejected: somebody makes nodes there again and
+    `may_write` is the policy's Lease, asked right before each transaction; raises LeaseLost. Nodes
+    of a session that ends in between go along. Rejected: somebody makes nodes there again and
     again.
     """
     for left in reversed(range(_DELETE_ATTEMPTS)):
@@ -77,6 +78,7 @@ def delete_all(tree: ZnodeTree, root: str) -> None:
         deletes = [Delete(path, node.version) for path, node in reversed([*found]) if node]
         try:
             if deletes:
+                require_lease(may_write)
                 tree.commit(deletes)
             return
         except Rejected:
