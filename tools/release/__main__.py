@@ -175,7 +175,7 @@ class Release:
             if one.repository == f"{self.registry}/{CONSOLE.repository}":
                 yield from verify.start(layout, work=started / "console", further=("nicegui",))
             if one.repository == f"{self.registry}/{FORWARDER.repository}":
-                further = ("confluent_kafka",)
+                further = (verify.FORWARDER_PACKAGE,)
                 yield from verify.start(layout, work=started / "forwarder", further=further)
         yield verify.check_files(self.out, public_pem=self.key.public_pem)
         chart = self.pushed[-1]

@@ -47,6 +47,7 @@ ROLLUP_PACKAGES = {
     "pyarrow",
     "pyspark",
 }
+FORWARDER_PACKAGE = "confluent_kafka"  # likewise of the image of forwarders
 _START_TIMEOUT_SECONDS = 300.0
 _PACKAGES = ["tidegate", "tidegate_logic"]
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -248,6 +249,11 @@ def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
     return f"wheel: the command says {version}; it has {' and '.join(_PACKAGES)} and nothing else"
 
 
+def may_lack(further: Sequence[str]) -> set[str]:
+    """The packages without which an image is whole that has these `further` ones."""
+    return (ROLLUP_PACKAGES | {FORWARDER_PACKAGE}) - set(further)
+
+
 def start(layout: Layout, *, work: Path, further: Sequence[str] = ()) -> Iterator[str]:
     """Import all of Tidegate in the image of each processor, as it was fetched; a line for each.
 
@@ -260,7 +266,7 @@ def start(layout: Layout, *, work: Path, further: Sequence[str] = ()) -> Iterato
         for layer in oci.manifest_layers(layout, manifest):
             with gzip.open(layer) as content, tarfile.open(fileobj=content, mode="r|") as tar:
                 tar.extractall(root, filter="fully_trusted")  # noqa: S202 - we wrote it
-        machine, absent = _MACHINES[name], ",".join(sorted(ROLLUP_PACKAGES))
+        machine, absent = _MACHINES[name], ",".join(sorted(may_lack(further)))
         program = root / "usr/bin/python3.11"
         if machine == platform.machine():
             command, how = from_tree(program, base=root), "started"

@@ -580,6 +580,9 @@ def test_packages_that_only_rollups_have_are_the_same_for_every_check() -> None:
     inside = (ROOT / "image" / "smoke_inside.py").read_text()
     named = ast.literal_eval(inside.partition("ROLLUP_PACKAGES = ")[2].partition("}")[0] + "}")
     assert named == verify.ROLLUP_PACKAGES
+    assert f'FORWARDER_PACKAGE = "{verify.FORWARDER_PACKAGE}"' in inside
+    assert verify.may_lack(()) == named | {verify.FORWARDER_PACKAGE}
+    assert verify.may_lack((verify.FORWARDER_PACKAGE,)) == named
 
 
 def test_a_wheel_with_a_third_package_is_not_released(tmp_path: Path) -> None:
