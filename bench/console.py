@@ -24,7 +24,7 @@ from tidegate_logic.model import Direction
 
 BROKERS, MEMBERS = 50, 1000
 _VIEWS, _UPDATES, _PLAYS, _REST_SECONDS = 5, 10, 3, 60
-_ROWS = "document.querySelectorAll('section[aria-labelledby=below] tbody tr').length === {}"
+_ROWS = "document.querySelector('[data-count]')?.dataset.count === '{}'"
 
 
 def console_figures() -> list[Figure]:

@@ -15,19 +15,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import structlog
 from markupsafe import Markup
 
 from tidegate.console.access import Refused
+from tidegate.console.banner import banner
+from tidegate.console.broker_page import broker_page
+from tidegate.console.choices import Choices
 from tidegate.console.gate import COOKIE, Gate, Sessions, login_page, status_of
 from tidegate.console.history import History
 from tidegate.console.markup import joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
 from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
+from tidegate.console.policies_page import policies_page
 from tidegate.console.source import Player, Source, Trail
 from tidegate.console.trail_view import Sight, readable
 from tidegate.console.viewers import LONGEST_MINUTES, Place, Reviews, Rights, Viewers
@@ -75,9 +79,11 @@ _SHOWN_LINES: Final = 200
 _LAST_ANSWERS_SECONDS: Final = 5
 _PAGES: Final = (
     ("/", "Now"),
+    ("/broker", "Broker"),
     ("/member", "Member"),
     ("/what-if", "What if"),
     ("/history", "History"),
+    ("/policies", "Policies"),
 )
 _CSS: Final = Path(__file__).with_name("console.css")
 _REVIEWS_AT_ONCE: Final = 16  # twice as many as strangers may have
@@ -269,7 +275,7 @@ class Console:
 
 def make_app(console: Console) -> "FastAPI":
     """The whole application. NiceGUI keeps one for each process."""
-    from fastapi import FastAPI, Request
+    from fastapi import FastAPI, Query, Request
     from nicegui import app as nicegui_app
     from nicegui import ui
     from starlette.exceptions import HTTPException
@@ -295,9 +301,18 @@ def make_app(console: Console) -> "FastAPI":
     # NiceGUI's own makes a page in memory for whatever is not there
     nicegui_app.add_exception_handler(404, no_such_page)
 
-    @ui.page("/", title="Tidegate: now")
+    # titles are those before the verdict is known, which comes with the page's content
+    @ui.page("/", title="Tidegate")
     def now(request: Request, policy: str = "") -> None:
         _Page(console, request, "/", policy).now()
+
+    @ui.page("/broker", title="Tidegate: broker")
+    def broker(request: Request, policy: str = "", broker: str = "") -> None:
+        _Page(console, request, "/broker", policy).broker(broker)
+
+    @ui.page("/policies", title="Tidegate: policies")
+    def policies(request: Request, policy: str = "") -> None:
+        _Page(console, request, "/policies", policy).policies()
 
     @ui.page("/member", title="Tidegate: member")
     def one_member(request: Request, policy: str = "", member: str = "") -> None:
@@ -308,9 +323,13 @@ def make_app(console: Console) -> "FastAPI":
         _Page(console, request, "/what-if", policy).what_if()
 
     @ui.page("/history", title="Tidegate: history")
-    async def history(request: Request, policy: str = "") -> None:
+    async def history(
+        request: Request,
+        policy: str = "",
+        text: Annotated[str, Query(alias="filter", max_length=200)] = "",
+    ) -> None:
         await asyncio.get_running_loop().run_in_executor(console.reading, console.read_trail)
-        _Page(console, request, "/history", policy).history()
+        _Page(console, request, "/history", policy).history(text)
 
     loops: list[asyncio.Task[None]] = []
 
@@ -416,15 +435,17 @@ def _add_logins(app: "FastAPI", console: Console) -> None:
 
 @cache
 def _live_element() -> Any:
-    """The element that a page is kept up in; its other half is `live.js`."""
+    """The element that a page is kept up in; its other half is `live.js`, which draws charts."""
+    import nicegui.elements.echart  # noqa: F401  # from where a browser gets ECharts
     from nicegui.element import Element
 
-    class Live(Element, component="live.js"):
-        def __init__(self, content: str, role: str) -> None:
+    class Live(Element, component="live.js", esm={"tidegate-charts": "charts"}):
+        def __init__(self, content: str, role: str, choose: Callable[[Any], None]) -> None:
             super().__init__()
             self._props["content"] = content
             self._props["role"] = role
             self.classes("page")
+            self.on("choose", choose)
 
     return Live
 
@@ -442,6 +463,7 @@ class _Page:
         self._shown: Page = ()
         self._shown_at: object = None
         self._kept = Kept()
+        self._choices = Choices()
         self._logged_out = ""
         self._has_lost_rights = False
         self._named: Any = None
@@ -594,11 +616,18 @@ class _Page:
         `asked` has what the viewer chose besides.
         """
         self._body, self._asked = body, asked
-        self._shown_at = self._console.tick(), asked()
+        self._shown_at = self._console.tick(), asked(), self._choices
         self._shown = self._page(body)
-        self._live = _live_element()(page_html(self._shown), role)
+        self._live = _live_element()(page_html(self._shown), role, self._choose)
         self._moment.set_content(self._clock())
         self._console.keeps_up(self)
+
+    def _choose(self, event: Any) -> None:
+        """What comes from a browser is anything; what is no choice changes nothing."""
+        given = event.args if isinstance(event.args, dict) else {}
+        choice, value = given.get("choice"), given.get("value")
+        if isinstance(choice, str) and isinstance(value, str):
+            self._choices = self._choices.with_choice(choice, value)
 
     @property
     def client(self) -> Any:
@@ -608,7 +637,7 @@ class _Page:
     def keep_up(self) -> None:
         """Send what differs, where anything may."""
         self._show_player()
-        at = self._console.tick(), self._asked()
+        at = self._console.tick(), self._asked(), self._choices
         if at == self._shown_at or not self.client.has_socket_connection:
             return
         self._shown_at = at
@@ -644,13 +673,47 @@ class _Page:
         if now is None:
             seconds = self._console.source.now_seconds()
             return no_policy(objects.problem, objects.heard_at_seconds, seconds)
-        return (*self._old_rights(), *body(now))
+        above = () if self._path in ("/", "/policies") else (banner(now, is_whole=False),)
+        return (*self._old_rights(), *above, *body(now))
 
     # The pages
 
     def now(self) -> None:
         self._frame()
-        self._kept_up(lambda now: now_page(now, self._console.history, self._kept))
+        self._kept_up(lambda now: now_page(now, self._console.history, self._kept, self._choices))
+
+    def broker(self, broker: str) -> None:
+        self._frame()
+        chosen = int(broker) if broker.isdecimal() and len(broker) < 10 else None
+
+        def body(now: PolicyNow) -> Page:
+            fullest = max(now.nics, key=lambda nic: nic.share or 0.0, default=None)
+            first = fullest.broker if fullest is not None else next(iter(now.brokers), 0)
+            return broker_page(
+                now,
+                first if chosen is None else chosen,
+                self._console.history,
+                self._kept,
+                self._choices,
+            )
+
+        self._kept_up(body)
+
+    def policies(self) -> None:
+        self._frame()
+        known: dict[str, PolicyNow] = {}
+
+        def body(_: PolicyNow) -> Page:
+            objects = self._objects()
+            found = []
+            for key in policy_keys(objects):
+                now = self._console.policy(objects, key, known.get(key))
+                if now is not None:
+                    known[key] = now
+                    found.append(now)
+            return policies_page(found)
+
+        self._kept_up(body)
 
     def member(self, member: str) -> None:
         from nicegui import ui
@@ -686,7 +749,7 @@ class _Page:
             ways = [one for one in now.members if one.key == chosen]
             if not ways:
                 return (Part("none", Markup("<p>This policy has no such member.</p>")),)
-            return member_page(now, ways, self._console.history, levels["markup"])
+            return member_page(now, ways, self._console.history, levels["markup"], self._choices)
 
         self._kept_up(body, lambda: levels["markup"])
 
@@ -707,12 +770,12 @@ class _Page:
         except TidegateError as error:
             return not_looked_at(error.message)
 
-    def history(self) -> None:
+    def history(self, wanted: str) -> None:
         from nicegui import ui
 
         self._frame()
         with ui.element("div").classes("form"):
-            text = ui.input("Filter: part of a line, such as etl or WRITE").props(
+            text = ui.input("Filter: part of a line, such as etl or WRITE", value=wanted).props(
                 "outlined dense clearable"
             )
         kept = Kept()
@@ -771,25 +834,38 @@ class _Page:
             "Nothing is written.</p>",
             sanitize=False,
         ).classes("page")
-        self._kept_up(lambda _: (), role="status")  # what the viewer may see, and since when
-        with ui.element("div").classes("form"):
-            form.build()
+        self._kept_up(lambda _: (), role="group")  # what the viewer may see, and since when
+        form.build()
         button = ui.button("Play ten minutes", color=None).props("no-caps unelevated")
         button.classes("tidegate-button")
-        shown = ui.html("", sanitize=False).classes("page").props('role="main"')
-        copied = ui.html("", sanitize=False).classes("page")
+        progress = ui.html("", sanitize=False).props('role="status"').classes("progress")
+        with ui.element("div").classes("page result").props('role="main"') as result:
+            shown = ui.html("", sanitize=False)
+            copied = ui.html("", sanitize=False)
 
         async def run() -> None:
+            if not form.is_valid():
+                return
             _, current = self._now()
+            button.disable()
+            result.props("aria-busy=true")
+            progress.set_content(
+                '<span class="spinner" aria-hidden="true"></span> Playing ten '
+                "minutes of decisions. The result below is the last one."
+            )
             try:
                 edits = form.edits()
-                result, before = await asyncio.to_thread(self._played, current, edits)
+                played, before = await asyncio.to_thread(self._played, current, edits)
             except (ValueError, TidegateError) as error:
                 shown.set_content(
                     str(Markup('<p role="alert" class="problems">{}</p>').format(str(error)))
                 )
                 return
-            shown.set_content(str(what_if_page(result, before)))
+            finally:
+                button.enable()
+                result.props(remove="aria-busy")
+                progress.set_content("")
+            shown.set_content(str(what_if_page(played, before)))
             text = edits_as_yaml(current.raw_policy, current.raw_tiers, edits) if current else ""
             copied.set_content(
                 str(
