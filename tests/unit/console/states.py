@@ -56,7 +56,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         (
             "Kubernetes does not answer, last known 2 min ago",
             "Lease unknown",
-            "Prometheus 1 s old",
+            "1 of 4 inputs ok",
             "Kubernetes does not answer: levels, quotas and Events are as of 2 min ago.",
             "L3 throttled: backfill, 12.1 of 180 MB/s",
             "Levels as of 2 min ago",
