@@ -75,7 +75,8 @@ def _over(now: PolicyNow, throttled: str) -> Verdict:
         return Verdict(WATCH, "near", _with(throttled, held[1] if held else said), worst.since)
     said = f"{where} over by {rate_words(excess)}{more}"
     if now.condition("Throttling").get("reason") in CANNOT:
-        return Verdict(SPENT, "nothing left", f"Nothing left to throttle: {said}", worst.since)
+        text = f"Nothing left to throttle: {said[:1].lower()}{said[1:]}"
+        return Verdict(SPENT, "nothing left", text, worst.since)
     if held:
         follows = held[1]
     elif throttled:

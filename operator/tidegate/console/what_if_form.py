@@ -30,7 +30,7 @@ class WhatIfForm:
         from nicegui import ui
 
         def rate_field(label: str) -> Any:
-            field = ui.input(label, validation=lambda text: _problem(text, label))
+            field = ui.input(label, validation=_problem)
             return field.props('outlined dense placeholder="as it is" stack-label')
 
         with _group("Brokers"):
@@ -100,14 +100,13 @@ def _rate(text: str, what: str) -> int:
         raise ValueError(f"{what} {text!r}: {error}") from None
 
 
-def _problem(text: str | None, label: str) -> str | None:
-    """What the field of this label says below itself; None = it reads, or is empty."""
-    what = label.partition(",")[0].lower()
+def _problem(text: str | None) -> str | None:
+    """What a field says below itself; None = it reads, or is empty."""
     try:
         if (text or "").strip():
-            _rate(text or "", what)
-    except ValueError as error:
-        return str(error)
+            parse_byte_rate((text or "").strip())
+    except ValueError:
+        return f"'{text}' is not a rate from 1 KiB/s on: write 40M, 50Mi or 1.5Gi"
     return None
 
 
