@@ -1,4 +1,4 @@
-"""What a chart shows, as data in an attribute of its `figure`; `charts/index.js` draws it.
+"""What a chart shows, as data in an attribute of its `figure`; `chart_drawing/` draws it.
 
 Pure. Times are seconds since the epoch. Lines that have their times in common share them, so that
 50 brokers over a day are some 100 kB.
