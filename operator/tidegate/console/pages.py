@@ -497,7 +497,7 @@ class ViewerPage:
                 button.enable()
                 result.props(remove="aria-busy")
                 progress.set_content("")
-            shown.set_content(str(what_if_page(played, before)))
+            shown.set_content(str(what_if_page(self._policy, played, before)))
             text = edits_as_yaml(current.raw_policy, current.raw_tiers, edits) if current else ""
             copied.set_content(
                 str(

@@ -106,7 +106,7 @@ def _problem(text: str | None) -> str | None:
         if (text or "").strip():
             parse_byte_rate((text or "").strip())
     except ValueError:
-        return f"'{text}' is not a rate from 1 KiB/s on: write 40M, 50Mi or 1.5Gi"
+        return f"'{text}' is not a rate of 1 KiB/s or more: write 40M, 50Mi or 1.5Gi"
     return None
 
 

@@ -16,7 +16,9 @@ from tidegate.console.markup import (
     MOST_ROWS,
     Column,
     Columns,
+    broker_link,
     joined,
+    member_link,
     name,
     rate,
     table,
@@ -28,7 +30,7 @@ from tidegate.console.whatif import MemberResult, NicResult, Result
 from tidegate_logic.model import Direction, Level
 
 
-def what_if_page(result: Result, before: Result | None) -> Markup:
+def what_if_page(policy_key: str, result: Result, before: Result | None) -> Markup:
     """Whether it would be enough, who would be throttled, and each NIC that matters.
 
     `before` is the same ten minutes without edits; None = there are none.
@@ -45,13 +47,15 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
             _verdict(result),
             _compared(result, before),
             table(
-                *(_of_brokers(before), nics),
+                *(_of_brokers(policy_key, before), nics),
                 label="Brokers",
                 caption="Fullest brokers",
                 kind_of=lambda one: "over" if one.is_over_at_end else "",
             ),
             table(
-                *(_OF_THROTTLED, result.lowered[:MOST_ROWS]), label="Throttled", caption="Throttled"
+                *(_of_throttled(policy_key), result.lowered[:MOST_ROWS]),
+                label="Throttled",
+                caption="Throttled",
             )
             if result.lowered
             else Markup("<p>No member is throttled.</p>"),
@@ -151,7 +155,7 @@ def _difference(one: _Compared) -> Markup:
     )
 
 
-def _of_brokers(before: Result | None) -> Columns[NicResult]:
+def _of_brokers(policy_key: str, before: Result | None) -> Columns[NicResult]:
     was = {} if before is None else {(one.broker, one.direction): one for one in before.nics}
 
     def today(one: NicResult) -> Markup:
@@ -171,7 +175,7 @@ def _of_brokers(before: Result | None) -> Columns[NicResult]:
     )
     alone: Columns[NicResult] = (Column("At the end", lambda one: rate(one.at_end), "right"),)
     return (
-        Column("Broker", lambda one: one.broker),
+        Column("Broker", lambda one: broker_link(policy_key, one.broker, "{}")),
         Column("Way", lambda one: one.direction.value),
         Column("Limit", lambda one: rate(one.limit), "right"),
         *(alone if before is None else compared),
@@ -184,17 +188,21 @@ def _of_brokers(before: Result | None) -> Columns[NicResult]:
     )
 
 
-_OF_THROTTLED: Final[Columns[MemberResult]] = (
-    Column("Level", lambda one: one.level.value),
-    Column("Member", lambda one: name(one.member_name)),
-    Column("Way", lambda one: "fetch" if one.direction is Direction.EGRESS else "produce"),
-    Column("Demand, all brokers", lambda one: rate(one.wants), "right"),
-    Column("Rate at the end", lambda one: rate(one.moves_at_end), "right"),
-    Column("Contract, each broker", lambda one: _limited(one.contract), "right"),
-    Column("Quota at the end", lambda one: _limited(one.at_end), "right"),
-    Column("Longest delay", lambda one: f"{one.longest_mute_seconds:.0f} s", "right"),
-    Column("Because of broker", lambda one: ", ".join(map(str, one.brokers))),
-)
+def _of_throttled(policy_key: str) -> Columns[MemberResult]:
+    def linked(one: MemberResult) -> Markup:
+        return member_link(policy_key, f"{one.tier_key}/{one.member_name}", one.member_name)
+
+    return (
+        Column("Level", lambda one: one.level.value),
+        Column("Member", linked),
+        Column("Way", lambda one: "fetch" if one.direction is Direction.EGRESS else "produce"),
+        Column("Demand, all brokers", lambda one: rate(one.wants), "right"),
+        Column("Rate at the end", lambda one: rate(one.moves_at_end), "right"),
+        Column("Contract, each broker", lambda one: _limited(one.contract), "right"),
+        Column("Quota at the end", lambda one: _limited(one.at_end), "right"),
+        Column("Longest delay", lambda one: f"{one.longest_mute_seconds:.0f} s", "right"),
+        Column("Because of broker", lambda one: ", ".join(map(str, one.brokers))),
+    )
 
 
 def _limited(quota: int | None) -> Markup | str:
