@@ -21,7 +21,7 @@ _DIGITS: Final = {SHARE: 3, RATE: 0}
 class Line:
     """`kind` decides how it looks: "" = of its own colour, or over, quiet, quota, contract.
 
-    With `limit` (bytes/s), a share is also told as a rate. `group` has one colour.
+    With `limit` (bytes/s), a share is also shown as a rate. `group` has one colour.
     """
 
     name: str

@@ -13,14 +13,14 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tidegate.console.access import Refused
-from tidegate.console.banner import banner
+from tidegate.console.banner import banner, policies_page
 from tidegate.console.broker_page import broker_page
 from tidegate.console.choices import Choices
 from tidegate.console.markup import joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
 from tidegate.console.parts import Kept, Page, Part, Same, changes_between, page_html
-from tidegate.console.policies_page import policies_page
+from tidegate.console.shared import Console
 from tidegate.console.source import Player, Trail
 from tidegate.console.trail_view import Sight, readable
 from tidegate.console.viewers import LONGEST_MINUTES, Place, Rights
@@ -49,8 +49,6 @@ from tidegate_logic.words import clock_words
 
 if TYPE_CHECKING:
     from fastapi import Request
-
-    from tidegate.console.server import Console
 
 PAGES: Final = (
     ("/", "Now"),
@@ -85,7 +83,7 @@ def _live_element() -> Any:
 class ViewerPage:
     """One page of one viewer. What changed is sent when it changed, and nothing else."""
 
-    def __init__(self, console: "Console", request: "Request", path: str, policy: str) -> None:
+    def __init__(self, console: Console, request: "Request", path: str, policy: str) -> None:
         self._console, self._path, self._policy = console, path, policy
         self.token: str | None = request.state.token
         self._session: str | None = request.state.session
