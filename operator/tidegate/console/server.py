@@ -11,8 +11,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final
 
-import structlog
-
 from tidegate.console.access import Refused
 from tidegate.console.gate import COOKIE, Gate, login_page, status_of
 from tidegate.console.pages import PAGES, ViewerPage
@@ -22,8 +20,6 @@ from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-log = structlog.get_logger(__name__)
 
 _UPDATE_SECONDS: Final = 0.05
 _NOTE_SECONDS: Final = 5.0
