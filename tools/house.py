@@ -27,18 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUDGETS = Path("tools/budgets.toml")
 PRODUCT = ("operator/tidegate", "controller_logic/tidegate_logic")
 AROUND = ("demo", "lab", "bench", "image")
-_SUFFIXES = {
-    ".py",
-    ".js",
-    ".css",
-    ".html",
-    ".template",
-    ".jinja",
-    ".j2",
-    ".sh",
-    ".go",
-    ".properties",
-}
+_CODE = {".py", ".js", ".css", ".html", ".template", ".jinja", ".j2", ".sh", ".go", ".properties"}
 _SMALL_LINES = 60
 _ASIDE = re.compile("/measurements/")  # output that was measured once
 _COMMENT = re.compile(r"(?m)(?:^|\s)# (.*)$")
@@ -94,7 +83,7 @@ def _lines(place: Path) -> int:
     return sum(
         len(path.read_text(encoding="utf-8").splitlines())
         for path in files
-        if path.is_file() and path.suffix in _SUFFIXES and "__pycache__" not in path.parts
+        if path.is_file() and path.suffix in _CODE and "__pycache__" not in path.parts
     )
 
 
@@ -139,11 +128,9 @@ def word_figure(texts: Iterable[tuple[str, str]], words: Mapping[str, str], most
 
 def document_figures(root: Path, bounds: Mapping[str, int]) -> Iterator[Figure]:
     """Words of the pages that people write: what users read, and the decisions."""
-    pages = [
-        path for at in ("README", "docs/*", "docs/tutorials/*") for path in root.glob(f"{at}.md")
-    ]
-    decisions = root.glob("docs/adr/[0-9]*.md")
-    for bound, read in (("words", pages), ("adr_words", decisions)):
+    pages = ("README.md", "docs/*.md", "docs/tutorials/*.md")
+    for bound, places in (("words", pages), ("adr_words", ("docs/adr/[0-9]*.md",))):
+        read = (path for place in places for path in root.glob(place))
         counts = Counter({str(path.relative_to(root)): words_to_read(path) for path in read})
         details = tuple(f"{page}: {count:,}" for page, count in counts.most_common())
         yield Figure(f"documentation: {bound}", counts.total(), bounds[bound], "", details)
