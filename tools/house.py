@@ -34,6 +34,7 @@ _COMMENT = re.compile(r"(?m)(?:^|\s)# (.*)$")
 _MARKUP = re.compile(r"\{[{%#].*?[}%#]\}|<[^>]*>", re.DOTALL)
 _FIELD = re.compile("[a-z_]+")
 _BY_PROGRAM = re.compile("<!-- Generated from |`make bench` writes this page")
+_WORD = re.compile(r"\S*\w\S*")
 _UNREAD = re.compile(  # front matter, code blocks, generated parts
     r"\A---\n.*?^---$|^ *(`{3,}).*?^ *\1`*$|<!-- (\w+): begin \(generated.*?<!-- \2: end -->",
     re.MULTILINE | re.DOTALL,
@@ -137,9 +138,9 @@ def document_figures(root: Path, bounds: Mapping[str, int]) -> Iterator[Figure]:
 
 
 def words_to_read(path: Path) -> int:
-    """Words without front matter, code blocks and what programs write."""
+    """What has a letter or a digit, without front matter, code blocks and what programs write."""
     text = path.read_text(encoding="utf-8")
-    return 0 if _BY_PROGRAM.search(text[:500]) else len(_UNREAD.sub(" ", text).split())
+    return 0 if _BY_PROGRAM.search(text[:500]) else len(_WORD.findall(_UNREAD.sub(" ", text)))
 
 
 def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
