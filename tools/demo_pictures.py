@@ -19,6 +19,7 @@ PICTURES = {
     "total": Path("docs/broker-death.svg"),
     "episode-tidegate": Path("docs/throttling-episode.svg"),
     "move": Path("docs/replication-move.svg"),
+    "shift": Path("docs/messages-wait.svg"),
 }
 
 _MARGIN, _LEGEND_ROW, _KEY = 14, 20, 12
