@@ -78,23 +78,25 @@ def verdict(now: PolicyNow) -> Verdict:
 def _over(now: PolicyNow, throttled: str) -> Verdict:
     worst = max(now.over, key=lambda nic: nic.share or 0.0)
     excess = (worst.bytes_per_second or 0.0) - (worst.limit or 0)
-    where = f"Broker {worst.broker} {worst.direction.value}"
-    more = f" and {counted(len(now.over) - 1, 'more NIC')}" if len(now.over) > 1 else ""
+    where = f"broker {worst.broker} {worst.direction.value}"
+    others = counted(len(now.over) - 1, "more NIC") if len(now.over) > 1 else ""
     held = _held(now)
     if excess <= 0:
-        said = f"{where} swings around its limit{more}"
+        said = f"{where} swings around its limit"
+        if others:
+            said = f"{where} and {others} swing around their limits"
         return Verdict(WATCH, "near", _with(throttled, held[1] if held else said), worst.since)
-    said = f"{where} over by {rate_words(excess)}{more}"
+    said = f"{where} over by {rate_words(excess)}{f', {others} over' if others else ''}"
     if now.condition("Throttling").get("reason") in CANNOT:
-        text = f"Nothing left to throttle: {said[:1].lower()}{said[1:]}"
-        return Verdict(SPENT, "nothing left", text, worst.since)
+        return Verdict(SPENT, "nothing left", f"Nothing left to throttle: {said}", worst.since)
     if held:
         follows = held[1]
     elif throttled:
-        follows = f"{throttled.removeprefix('Throttling ')} throttled, not enough yet"
+        levels = ", ".join(_levels_below(now, "Relaxing", is_in=False))
+        follows = f"{levels} throttled, not enough yet" if levels else "not enough yet"
     else:
         follows = "nobody is throttled yet"
-    return Verdict(OVER, "over", f"{said} - {follows}", worst.since)
+    return Verdict(OVER, "over", _with("", f"{said} - {follows}"), worst.since)
 
 
 def _with(throttled: str, said: str) -> str:
@@ -133,8 +135,19 @@ def _observing(now: PolicyNow) -> tuple[str, str] | None:
 
 
 def _throttled(now: PolicyNow) -> str:
-    levels = sorted({one.level.value for one in now.members if one.is_throttled}, reverse=True)
-    return f"Throttling {', '.join(levels)}" if levels else ""
+    """Which levels are throttled, and which of them are on the way back; "" = none."""
+    down = _levels_below(now, "Relaxing", is_in=False)
+    back = _levels_below(now, "Relaxing", is_in=True)
+    said = [f"Throttling {', '.join(down)}"] if down else []
+    return ", ".join([*said, *([f"{', '.join(back)} on the way back"] if back else [])])
+
+
+def _levels_below(now: PolicyNow, state: str, *, is_in: bool) -> list[str]:
+    """Levels with throttled members, the least important first, that are in this state or not."""
+    states = {one.level: one.state for one in now.levels}
+    levels = {one.level for one in now.members if one.is_throttled}
+    found = (level for level in levels if (states.get(level) == state) is is_in)
+    return sorted((level.value for level in found), reverse=True)
 
 
 def _throttled_since(now: PolicyNow) -> str:

@@ -120,17 +120,23 @@ def _member_chart(now: PolicyNow, one: MemberNow, history: History, scale: str) 
 
 
 def _by_broker(now: PolicyNow, one: MemberNow) -> Markup:
+    """A bar for each broker, against the one on which it transfers most."""
     over = {nic.broker for nic in now.over if nic.direction is one.direction}
+    most = max(*one.by_broker.values(), 1.0)
     cells = joined(
-        Markup('<li class="{}">{} <span>{}</span></li>').format(
+        Markup(
+            '<li class="{}">{} <span class="bar" aria-hidden="true"><i style="width:{}%"></i>'
+            "</span> {}</li>"
+        ).format(
             "over" if broker in over else "",
             broker_link(now.key, broker, "broker {}"),
+            f"{100 * value / most:.0f}",
             rate(value),
         )
         for broker, value in one.by_broker.items()
     )
     return Markup(
-        '<div><h3>{} on each broker</h3><ul class="brokers" aria-label="{}">{}</ul></div>'
+        '<div><h3>{} on each broker</h3><ul class="bars" aria-label="{}">{}</ul></div>'
     ).format(one.way.capitalize(), f"{one.way} on each broker", cells)
 
 

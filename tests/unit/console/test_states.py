@@ -70,6 +70,21 @@ def test_the_banner_says_it_in_one_sentence(seconds: float, tone: str, text: str
     assert found.text.startswith(text)
 
 
+def test_a_level_on_its_way_back_is_not_called_throttled() -> None:
+    said = []
+    for seconds in range(320, 640, 20):
+        console, source = stopped_at(float(seconds))
+        now = console.policy(source.objects(), KEY)
+        assert now is not None
+        states = {one.level.value: one.state for one in now.levels}
+        if "Relaxing" in states.values() and not now.over:
+            text = verdict(now).text.partition(" - ")[0]
+            back = [level for level in ("L3", "L2") if states[level] == "Relaxing"]
+            assert text.endswith(f"{', '.join(back)} on the way back")
+            said.append(text)
+    assert "L3 on the way back" in said
+
+
 def test_no_load_at_all_is_grey_and_an_operator_that_is_gone_amber() -> None:
     console, source = stopped_at(200.0)
     now = console.policy(source.objects(), KEY)
