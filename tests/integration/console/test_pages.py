@@ -672,3 +672,21 @@ def test_what_a_browser_may_choose_is_what_there_is(shown: Shown, watched: Watch
     )
     page.get_by_role("button", name="6 h", exact=True).press("Enter")
     expect(page.locator("#lanes ~ .scroll thead")).to_contain_text("Last 6 h")
+
+
+def test_the_id_of_a_pass_leads_to_its_lines_and_the_chart_has_its_event(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown)
+    opened(shown, watched)
+    page = watched.page
+    data = page.locator("figure[data-key=brokers]").evaluate("one => JSON.parse(one.dataset.chart)")
+    assert any("Throttled: L3 is throttled" in words for _, _, words in data["marks"])
+    assert [name for name, _, _ in data["shaded"]] == ["L2-L3 throttled", "L2-L3 throttled"]
+    link = page.locator("section[aria-labelledby=events] td.pass a").first
+    pass_id = link.inner_text()
+    first, *others = simulated.audit_lines(5)
+    source.lines = (first | {"pass": pass_id}, *others)
+    link.click()
+    expect(page.get_by_label("Filter")).to_have_value(pass_id)
+    expect(page.locator(".page")).to_contain_text("1 of 5 lines")
