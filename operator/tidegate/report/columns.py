@@ -13,6 +13,7 @@ from typing import Any, get_args
 from tidegate.report.rate_card import GIB
 
 UNKNOWN = "–"
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def readable(number: float) -> str:
@@ -184,3 +185,8 @@ def camel(name: str) -> str:
     """`peak_rate` is `peakRate`."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def harmless(text: str) -> str:
+    """Put a quote before a text that a spreadsheet would take for a formula."""
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text

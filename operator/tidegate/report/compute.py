@@ -101,7 +101,8 @@ def figures_of(request: ReportRequest) -> ReportFigures:
     days = request.days
     trail = read_trail(request.trail or (), request.policy, end_ms=request.end_ms)
     return ReportFigures(
-        policy=request.policy,
+        policy=request.provenance.policy or request.policy,
+        kafka_cluster_id=request.provenance.cluster,
         made_at=rfc3339_ms(request.made_at_ms),
         made_by=__version__,
         period=_period(tables, request),

@@ -163,7 +163,8 @@ class ClosedMonth:
     """The report's own month where it was closed: its charges are those of then.
 
     `bytes` of all clients were closed, and the tables have `bytes_now`. What that makes of the
-    amount, `amount_since`, is on the bill of `next_bill`; None = nothing.
+    amount, `amount_since`, is on the bill of `next_bill`; None = nothing. `former_account` names
+    the FOCUS rows of a month that an earlier version closed, "" = they have today's names.
     """
 
     month: str
@@ -173,6 +174,9 @@ class ClosedMonth:
     bytes_now: int
     next_bill: str
     amount_since: Decimal | None
+    closed_by: str = ""
+    invoice_id: str = ""
+    former_account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,8 +540,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ReportFigures:
-    """One report. Unknown are episodes without `trail_given`, tiers' states without `states_known`.
+    """One report of the tables of a policy, whose cluster has `kafka_cluster_id`, "" = unknown.
 
+    Unknown are episodes without `trail_given`, tiers' states without `states_known`.
     `five_minutes` False: calibration is unknown, and every p95 is a bound. `made_by` is Tidegate's
     version. In `tierless_windows` the rollup had no policy: tiers there are those of the files that
     were given to the report. `days_compared`: the tables have days with enough weeks before them.
@@ -546,6 +551,7 @@ class ReportFigures:
     """
 
     policy: str
+    kafka_cluster_id: str
     made_at: str
     made_by: str
     period: Period

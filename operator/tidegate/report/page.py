@@ -31,6 +31,7 @@ from tidegate.report.columns import (
     cell_text,
     clock,
     duration,
+    harmless,
     labels_words,
     text_with_unit,
 )
@@ -47,7 +48,6 @@ from tidegate.report.sheets import (
 )
 
 _PAGE_FILE, _JSON_FILE = "report.html", "report.json"
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _FILTER_FROM = 15  # rows; fewer are found by eye
 _LONG_CHARACTERS = 40
 
@@ -211,11 +211,6 @@ def _csv_cell(value: Any) -> str | int | float:
     if isinstance(value, Mapping):
         return harmless(labels_words(value))
     return "" if value is None else plain(value)
-
-
-def harmless(text: str) -> str:
-    """Put a quote before a text that a spreadsheet would take for a formula."""
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text
 
 
 # Prometheus' text format, for a textfile collector: amounts and budgets of labels.
