@@ -21,6 +21,7 @@ from tests.unit.report.closed_store import (
     publish_and_close,
     publish_hour,
 )
+from tests.unit.report.focus_rules import problems
 from tidegate.report.closing import encoded, read_closed
 from tidegate.rollup.tables.format import UsageDamaged
 from tidegate.rollup.tables.store import UsageStore
@@ -110,7 +111,9 @@ def test_a_closed_bill_has_an_invoice_id_of_its_month_and_digest(
     month = read_closed(UsageStore.at(str(closed)), "2026-10")
     rows = rows_of(focus_of(closed, "2026-10", files))
     assert {row["InvoiceId"] for row in rows} == {f"2026-10-{month.sha256[:16]}"}
-    november = rows_of(focus_of(closed, "2026-11", files))
+    content = focus_of(closed, "2026-11", files)
+    assert problems(content.decode()) == []
+    november = rows_of(content)
     assert {row["ChargeClass"] for row in november} == {"", "Correction"}
     assert len({row["InvoiceId"] for row in november}) == 1
 
