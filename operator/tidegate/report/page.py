@@ -24,6 +24,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidegate.report import plots
+from tidegate.report.bill import MEASURED_ERROR, MEASURED_ERROR_THROTTLED
 from tidegate.report.columns import (
     Column,
     Kind,
@@ -117,6 +118,8 @@ def page_html(figures: ReportFigures) -> str:
             pivot=pivot,
             factor_bounds=(figures.least_factor, figures.most_factor),
             ENOUGH_COVERAGE=ENOUGH_COVERAGE,
+            MEASURED_ERROR=MEASURED_ERROR,
+            MEASURED_ERROR_THROTTLED=MEASURED_ERROR_THROTTLED,
             GIB=GIB,
         )
     )
