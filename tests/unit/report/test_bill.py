@@ -52,8 +52,9 @@ def figures(
 )
 def test_a_line_says_how_far_it_may_be_off(given: dict[str, object], expected: float) -> None:
     made = figures(**given)  # type: ignore[arg-type]
-    for found in (made.members[0], made.charges[0], made.tier_totals[0]):
-        assert found.tolerance == pytest.approx(expected)
+    assert made.members[0].tolerance == pytest.approx(expected)
+    assert made.charges[0].tolerance == pytest.approx(expected)
+    assert made.tier_totals[0].tolerance == pytest.approx(expected)
 
 
 def test_every_line_of_the_sample_has_its_tolerance_on_page_and_in_csv() -> None:
