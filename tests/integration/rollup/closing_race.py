@@ -1,6 +1,6 @@
 """Several processes close the same months at the same time: of each month one of them does.
 
-As a program it closes the month in each store that it is given, at the moments that it is told.
+As a program it closes the month in each store that it is given, each when a line comes in.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _stream(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
-def _close_when_told(who: str, urls: Sequence[str]) -> None:
+def _close_at_each_line(who: str, urls: Sequence[str]) -> None:
     card = RateCard.flat({"fetch": Decimal("0.02")}, "EUR")
     stores = [UsageStore.at(url) for url in urls]
     print("ready", flush=True)
@@ -87,4 +87,4 @@ def _close_when_told(who: str, urls: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    _close_when_told(sys.argv[1], sys.argv[2:])
+    _close_at_each_line(sys.argv[1], sys.argv[2:])
