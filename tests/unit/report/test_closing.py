@@ -352,6 +352,29 @@ def test_a_second_process_that_closes_the_month_within_the_first_changes_nothing
     assert outcomes == {"first", "second"}
 
 
+def test_no_request_that_fails_lets_a_second_process_replace_the_bill() -> None:
+    """Each request of the first fails once; then the second one closes, or says what hinders it."""
+    number, operations, outcomes = 0, 1, set()
+    while number < operations:
+        bucket = Bucket()
+        store = store_in(bucket)
+        publish_hour(store, "a", HOURS[0])
+        ended: dict[str, Closed | TidegateError] = {}
+        with bucket.failing(number, lambda: OSError("lost"), once=True):
+            attempt(store, "first", ended)
+        operations = bucket.operations
+        kept = bucket.objects.get("usage/tidegate/_closed/2026-11.json")
+        attempt(store_in(bucket), "second", ended)
+        found = bucket.objects.get("usage/tidegate/_closed/2026-11.json")
+        assert kept is None or found == kept
+        assert (found is None) == isinstance(ended["second"], Conflict)
+        outcomes.add((isinstance(ended["first"], Closed), isinstance(ended["second"], Closed)))
+        number += 1
+    assert number > 10
+    # nothing failed that matters; it failed early; the write itself failed, and may still arrive
+    assert outcomes == {(True, False), (False, True), (False, False)}
+
+
 def test_a_claim_of_a_process_that_was_killed_is_named(bucket: Bucket) -> None:
     store = store_in(bucket)
     store.storage.write("_closed/2026-11.json.00.claim", b"")

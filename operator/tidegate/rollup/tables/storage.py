@@ -213,7 +213,7 @@ class Storage:
         pyarrow cannot ask a bucket for that. So each process puts a claim beside the file before it
         looks: the only one to see no other claim writes, the first of several waits until the rest
         have withdrawn. Raises Conflict where another claim stays, perhaps of a process that was
-        killed.
+        killed, or whose write failed: such a write may still arrive.
         """
         if self._is_disk:
             with self._as_our_errors("write", path):
@@ -222,13 +222,16 @@ class Storage:
                 return created
         own = f"{path}.{secrets.token_hex(8)}{_CLAIM}"
         self.write(own, b"")
+        is_known = True
         try:
             for _ in range(_CLAIM_LOOKS):
                 others = [one for one in self._claims(path) if one.path != own]
                 if not others:
                     if self.read(path) is not None:
                         return False
+                    is_known = False
                     self.write(path, content)
+                    is_known = True
                     return True
                 if others[0].path < own:
                     break
@@ -239,8 +242,9 @@ class Storage:
                 f"one says; if it was killed, delete {others[0].path} and try again."
             )
         finally:
-            with suppress(TidegateError):  # left behind, it only delays the next one
-                self.delete([own])
+            if is_known:
+                with suppress(TidegateError):
+                    self.delete([own])
 
     def _claims(self, path: str) -> list[StoredFile]:
         named = self.files(path.rpartition("/")[0])
