@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
@@ -354,23 +355,24 @@ def test_a_second_process_that_closes_the_month_within_the_first_changes_nothing
 
 def test_no_request_that_fails_lets_a_second_process_replace_the_bill() -> None:
     """Each request of the first fails once; then the second one closes, or says what hinders it."""
-    number, operations, outcomes = 0, 1, set()
-    while number < operations:
-        bucket = Bucket()
-        store = store_in(bucket)
-        publish_hour(store, "a", HOURS[0])
+    bucket = Bucket()
+    publish_hour(store_in(bucket), "a", HOURS[0])
+    published = dict(bucket.objects)
+    bucket.operations = 0
+    closing(store_in(bucket), "undisturbed")
+    operations, outcomes = bucket.operations, set()
+    for number in range(operations):
+        bucket.objects = dict(published)
         ended: dict[str, Closed | TidegateError] = {}
         with bucket.failing(number, lambda: OSError("lost"), once=True):
-            attempt(store, "first", ended)
-        operations = bucket.operations
+            attempt(store_in(bucket), "first", ended)
         kept = bucket.objects.get("usage/tidegate/_closed/2026-11.json")
         attempt(store_in(bucket), "second", ended)
         found = bucket.objects.get("usage/tidegate/_closed/2026-11.json")
         assert kept is None or found == kept
         assert (found is None) == isinstance(ended["second"], Conflict)
         outcomes.add((isinstance(ended["first"], Closed), isinstance(ended["second"], Closed)))
-        number += 1
-    assert number > 10
+    assert operations > 10
     # nothing failed that matters; it failed early; the write itself failed, and may still arrive
     assert outcomes == {(True, False), (False, True), (False, False)}
 
@@ -424,3 +426,19 @@ def test_a_digest_that_was_kept_elsewhere_finds_a_file_that_was_replaced(
         require_digests(store, {"2026-11": kept})
     with pytest.raises(NotFound, match="2026-12 is not closed"):
         require_digests(store, {"2026-12": kept})
+
+
+def test_a_disk_without_second_names_has_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = UsageStore.at(str(tmp_path))
+    publish_hour(store, "a", HOURS[0])
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("tidegate.rollup.tables.storage.os.link", refused)
+    assert closing(store, "x").closed_by == "x"
+    assert not store.storage.create("_closed/2026-11.json", b"other")
+    assert read_closed(store, "2026-11").closed_by == "x"
+    assert [path.name for path in (tmp_path / "_closed").iterdir()] == ["2026-11.json"]

@@ -63,7 +63,7 @@ def create_durably(path: str, content: bytes) -> bool | None:
     """
     target = Path(path)
     try:
-        _write(target, content, forced=True, into_place=os.link)
+        _write(target, content, forced=True, new=True)
     except FileExistsError:
         return False
     except OSError as error:
@@ -73,19 +73,16 @@ def create_durably(path: str, content: bytes) -> bool | None:
     return True
 
 
-def _write(
-    target: Path,
-    content: bytes,
-    *,
-    forced: bool,
-    into_place: Callable[[Path, Path], None] = os.replace,
-) -> None:
+def _write(target: Path, content: bytes, *, forced: bool, new: bool = False) -> None:
     _make_folder(target.parent)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_UNFINISHED}")
     try:
         _write_all(beside, content, forced=forced)
-        into_place(beside, target)
-        beside.unlink(missing_ok=True)
+        if new:
+            os.link(beside, target)
+            beside.unlink()
+        else:
+            os.replace(beside, target)
     except OSError:
         with suppress(OSError):  # the clean-up finds it later
             beside.unlink()
