@@ -47,12 +47,12 @@ def tolerances(tables: PeriodTables, bounds: FactorBounds) -> Mapping[Who, float
     found = {}
     for row in grouped(tables.usage, _WHO, sum=("bytes", "throttled_seconds"), mean=("coverage",)):
         who = row["user"], row["client_id"], row["direction"]
-        known_bytes, off_bytes = scaled.get(who, (0, 0.0))
+        known_bytes, off_bytes = scaled.get(who, (0, 0))
         unknown_bytes = max(0, row["bytes"] - known_bytes)
         if row["bytes"]:
             measured = MEASURED_ERROR_THROTTLED if row["throttled_seconds"] else MEASURED_ERROR
             scaling = (off_bytes + unknown_bytes * widest) / (known_bytes + unknown_bytes)
-            found[who] = min(1.0, measured + scaling + 1 - row["coverage"])
+            found[who] = min(1.0, round(measured + scaling + 1 - row["coverage"], 6))
     return found
 
 
@@ -61,7 +61,7 @@ def _widest(bounds: FactorBounds) -> float:
     return max(bounds.most - 1, 1 - bounds.least)
 
 
-def _scaled(tables: PeriodTables, bounds: FactorBounds) -> Mapping[Who, tuple[int, float]]:
+def _scaled(tables: PeriodTables, bounds: FactorBounds) -> Mapping[Who, tuple[int, int]]:
     """Bytes with a row of 5 minutes, and how many of them scaling added or took away."""
     rows = tables.known_5m
     if rows is None:
@@ -69,7 +69,8 @@ def _scaled(tables: PeriodTables, bounds: FactorBounds) -> Mapping[Who, tuple[in
     # what is beyond the highest factor is unattributed, and in no client's bytes
     factor = pc.min_element_wise(rows["calibration"], bounds.most, skip_nulls=False)
     share = pc.fill_null(pc.abs(pc.subtract(factor, 1.0)), _widest(bounds))
-    off = pc.multiply(pc.cast(rows["bytes"], "double"), share)
+    # whole bytes, whose sum does not depend on the order of the rows
+    off = pc.cast(pc.round(pc.multiply(pc.cast(rows["bytes"], "double"), share)), "int64")
     return {
         (row["user"], row["client_id"], row["direction"]): (row["bytes"], row["off"])
         for row in grouped(rows.append_column("off", off), _WHO, sum=("bytes", "off"))
@@ -80,7 +81,7 @@ def tolerance_of(known: Mapping[Who, float], moved: Iterable[tuple[Who, int]]) -
     """Of several clients together, as if all were off in the same way; None without bytes."""
     parts = [(count, known[who]) for who, count in moved if count and who in known]
     total = sum(count for count, _ in parts)
-    return sum(count * share for count, share in parts) / total if total else None
+    return round(sum(count * share for count, share in parts) / total, 6) if total else None
 
 
 def bill_lines(
