@@ -54,6 +54,7 @@ _MARKS = {
     MarkKind.RETURN: ("return", "end"),
     MarkKind.QUOTA: ("quota dotted", "start"),
 }
+_NAME_HEIGHT = 13
 _QUOTA_TICKS = (1, 2, 5, 10, 20, 60)
 
 
@@ -282,21 +283,28 @@ def _mark_names(outcome: Outcome, strip: _Strip, marks: Sequence[Mark]) -> Itera
 
 
 def episode_plot(episode: Playing, key: str, title: str, description: str) -> Plot:
-    """Rates, quotas and silences over time; tier states if the policy's status was watched."""
-
-    def since(at_seconds: float) -> float:
-        return at_seconds - episode.limited_at_seconds
-
-    across = Scale(since(episode.began_seconds), since(episode.ended_seconds), _LEFT, _RIGHT)
-    rates = _Strip(across, Scale(0, _megabytes(WANTED) * 1.25, 246, 26))
-    quotas = _Strip(across, Scale(0.8, 90, 394, 284, is_logarithmic=True))
-    silent, states = Rows(17, top=432, left=_LEFT), Rows(17, top=538, left=_LEFT)
-    bottom = states.at(len(LEVELS)) if episode.tiers else silent.at(len(LEVELS))
-    edges = [across.at(at) for at in (0.0, since(episode.raised_at_seconds))]
+    """What each tier got, and its quota; names stand at the lines, and above them what to see."""
+    since = _seconds_since_the_limit(episode)
+    across = _episode_scale(episode)
+    rates = _Strip(across, Scale(0, _megabytes(WANTED) * 1.25, 272, 52))
+    quotas = _Strip(across, Scale(0.8, 90, 430, 320, is_logarithmic=True))
     parts = [
+        text(_what_to_see(episode), 0, 16, class_="strong"),
         *_rates(episode, rates, since),
         quotas.axis("quota, MB/s", _QUOTA_TICKS),
         *_quotas(episode, quotas, since),
+        *_limit_edges(episode, across, rates.top, quotas.bottom),
+        _time_axis(across, quotas.bottom, quotas.bottom + 4, "seconds since the limit was lowered"),
+    ]
+    return plot(key, title, description, parts, height=quotas.bottom + 42)
+
+
+def pauses_plot(episode: Playing, key: str, title: str, description: str) -> Plot:
+    """When clients received nothing; tier states too, if the policy's status was watched."""
+    since, across = _seconds_since_the_limit(episode), _episode_scale(episode)
+    silent, states = Rows(17, top=24, left=_LEFT), Rows(17, top=130, left=_LEFT)
+    bottom = states.at(len(LEVELS)) if episode.tiers else silent.at(len(LEVELS))
+    parts = [
         *_level_names(silent, "no byte received"),
         *_silences(episode, silent, across, since),
         *(
@@ -304,15 +312,41 @@ def episode_plot(episode: Playing, key: str, title: str, description: str) -> Pl
             if episode.tiers
             else []
         ),
-        *(vertical_line(x, rates.top, bottom, class_="line promise dashed") for x in edges),
+        *_limit_edges(episode, across, silent.top, bottom),
         _time_axis(across, bottom, bottom + 4, "seconds since the limit was lowered"),
     ]
-    legend = [
-        (business.level.lower(), f"{business.level} ({business.user})") for business in BUSINESSES
-    ]
-    legend.append(("line nic", f"NIC, mean of {NIC_MEAN_SECONDS} s (thin: each second)"))
-    legend += [(state.lower(), state) for state in _STATES] if episode.tiers else []
+    legend = [(state.lower(), state) for state in _STATES] if episode.tiers else []
     return plot(key, title, description, parts, height=bottom + 42, legend=legend)
+
+
+def _seconds_since_the_limit(episode: Playing) -> Callable[[float], float]:
+    return lambda at_seconds: at_seconds - episode.limited_at_seconds
+
+
+def _episode_scale(episode: Playing) -> Scale:
+    since = _seconds_since_the_limit(episode)
+    return Scale(since(episode.began_seconds), since(episode.ended_seconds), _LEFT, _RIGHT)
+
+
+def _limit_edges(episode: Playing, across: Scale, top: float, bottom: float) -> Iterator[Markup]:
+    """When the limit was lowered, and when it was raised."""
+    since = _seconds_since_the_limit(episode)
+    for at in (0.0, since(episode.raised_at_seconds)):
+        yield vertical_line(across.at(at), top, bottom, class_="line promise dashed")
+
+
+def _what_to_see(episode: Playing) -> str:
+    """What L0 got while the limit was low, who was throttled, and the longest pause of anyone."""
+    seconds = round(episode.raised_at_seconds - episode.limited_at_seconds)
+    wanted = _megabytes(episode.business_of("L0").demand)
+    got = _megabytes(episode.moved_by("L0").mean(episode.limited_at_seconds, seconds))
+    *lower, last = [level for level in reversed(LEVELS) if episode.written(level)] or ["no tier"]
+    throttled = f"{', '.join(lower)} and {last} are" if lower else f"{last} is"
+    pause = max(episode.longest_silence(level) for level in LEVELS)
+    return (
+        f"L0 gets {got:.1f} of {wanted:g} MB/s while {throttled} throttled; no client pauses for "
+        f"more than {pause} s"
+    )
 
 
 _Since = Callable[[float], float]
@@ -333,7 +367,9 @@ def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
 
     yield strip.axis("MB/s")
     base = [0.0] * len(shown)
+    middles: list[float] = []  # of each tier at the end
     for level in LEVELS:
+        lower = base[-1]
         top = [
             low + rate
             for low, rate in zip(
@@ -342,16 +378,29 @@ def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
         ]
         yield area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
         base = top
+        middles.append((base[-1] + lower) / 2)
+    nic = means(episode.nic, NIC_MEAN_SECONDS)
     yield line(strip.points(shown, means(episode.nic, 1)), class_="nic thin")
-    yield line(strip.points(shown, means(episode.nic, NIC_MEAN_SECONDS)), class_="nic")
-    limit = _megabytes(LIMIT)
-    yield strip.level(
-        limit,
-        "over dashed",
-        f"limit\n{limit:g} MB/s",
-        begin=0.0,
-        end=since(episode.raised_at_seconds),
+    yield line(strip.points(shown, nic), class_="nic")
+    names = [f"{business.level} {business.user}" for business in BUSINESSES]
+    yield from _names_at_the_end(
+        strip, [*zip([*middles, nic[-1]], [*names, "NIC"], [*LEVELS, "nic"], strict=True)]
     )
+    limit = _megabytes(LIMIT)
+    y, left, right = (
+        strip.upward.at(limit),
+        *(strip.across.at(at) for at in (0.0, since(episode.raised_at_seconds))),
+    )
+    yield horizontal_line(y, left, right, class_="line over dashed")
+    yield text(f"limit {limit:g} MB/s", left + 6, y - 5, class_="over small halo")
+
+
+def _names_at_the_end(strip: _Strip, names: Sequence[tuple[float, str, str]]) -> Iterator[Markup]:
+    """The name of each value at the right, from the lowest up, none over another."""
+    above = strip.bottom
+    for value, name, class_ in names:
+        above = min(strip.upward.at(value) + 4, above - _NAME_HEIGHT)
+        yield text(name, _RIGHT + 6, above, class_=f"{class_.lower()} named small")
 
 
 def _quotas(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
@@ -365,6 +414,13 @@ def _quotas(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
             points += strip.points((max(begin, strip.across.low), end), (quota, quota))
         if points:
             yield line(points, class_=level.lower())
+        if episode.written(level):
+            lowest = min(episode.written(level), key=lambda step: step.after or CONTRACT)
+            quota = _megabytes(lowest.after or CONTRACT)
+            ((x, y),) = strip.points((since(lowest.at_seconds),), (quota,))
+            yield text(
+                f"{level} {quota:.3g}", x + 6, y - 5, class_=f"{level.lower()} named small halo"
+            )
 
 
 def _silences(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
