@@ -16,6 +16,7 @@ from lab.kubernetes.tools import Helm
 from tests.integration.chart.rendering import CHART, HERE, objects, only, rendered
 from tidegate.kube.forwarders import labels as queue_labels
 from tidegate.kube.rollup_jobs import labels
+from tools.dashboards import RUNBOOK
 
 pytestmark = pytest.mark.integration
 
@@ -340,7 +341,10 @@ def test_prometheus_and_grafana_find_what_is_theirs(found: list[dict[str, Any]])
     assert rule.items() >= VALUES["metrics"]["prometheusRule"]["labels"].items()
     dashboards = only(found, "ConfigMap", name="tidegate-dashboard")
     assert dashboards["data"] == {
-        path.name: path.read_text() for path in (CHART / "dashboards").glob("*.json")
+        path.name: path.read_text().replace(
+            RUNBOOK, "https://docs.example/tidegate/operations.html"
+        )
+        for path in (CHART / "dashboards").glob("*.json")
     }
     assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"
     budget = only(found, "PodDisruptionBudget")["spec"]
