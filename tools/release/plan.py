@@ -227,6 +227,7 @@ PLACES: Mapping[str, str] = {
     "uv.lock": rf'^name = "tidegate"\nversion = "({_VERSION})"$',
     "operator/tidegate/__init__.py": rf'^__version__ = "({_VERSION})"$',
     "charts/tidegate/Chart.yaml": rf'^(?:version: |appVersion: ")({_VERSION}?)"?$',
+    "Dockerfile": rf'image\.version="({_VERSION})"',
     "image/Dockerfile": rf'image\.version="({_VERSION})"',
 }
 # names of images and archives, and labels, wherever pages, examples and tests have them

@@ -173,6 +173,7 @@ def texts(**changed: str) -> dict[str, str]:
         "uv.lock": 'name = "other"\nversion = "1.2.0"\n\nname = "tidegate"\nversion = "1.2.0"\n',
         "operator/tidegate/__init__.py": '__version__ = "1.2.0"\n',
         "charts/tidegate/Chart.yaml": 'version: 1.2.0\nappVersion: "1.2.0"\n',
+        "Dockerfile": 'LABEL org.opencontainers.image.version="1.2.0" \\\n',
         "image/Dockerfile": '# tidegate:1.2.0\nLABEL org.opencontainers.image.version="1.2.0" \\\n',
         "docs/image.md": "tidegate-1.2.0.tar, tidegate-rollup:1.2.0, tidegate-console-1.2.0.tar, other:1.2.0, tidegate:1.2.0-rc.1",
         "CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n- [FEATURE] New.\n",
