@@ -36,7 +36,7 @@ _Values = Mapping[str, tuple[str, str]]
 
 
 class TwoDarkColoursError(ValueError):
-    """One light colour has several dark ones: they cannot be told apart without the page."""
+    """One light colour has several dark ones: only the page could distinguish them."""
 
 
 @dataclass(frozen=True, slots=True)

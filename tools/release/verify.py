@@ -23,6 +23,7 @@ import yaml
 from image.build_tools import from_tree, run
 from image.packages import SITE
 from lab.errors import LabError
+from lab.image_archive import sha256
 from lab.kubernetes.tools import Helm
 from lab.packages import unpacked
 from tools.release import files, krew, oci
@@ -230,7 +231,7 @@ def check_plugin(folder: Path) -> str:
     """The manifest of the plugin names the archive beside it, by its digest."""
     (platform_of,) = yaml.safe_load((folder / krew.MANIFEST).read_text())["spec"]["platforms"]
     archive = folder / str(platform_of["uri"]).rpartition("/")[2]
-    if not archive.exists() or files.sha256(archive) != platform_of["sha256"]:
+    if not archive.exists() or sha256(archive) != platform_of["sha256"]:
         raise LabError(
             f"{krew.MANIFEST} names {archive.name} with a digest that no such file here has, so "
             f"krew would refuse it."
