@@ -6,6 +6,7 @@ It is played by Tidegate or by the published cliff.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from demo.script import BUSINESSES, CONTRACT, LOWERED, ThrottlingLength
 from demo.words import Check, MarkKind, at_least, at_most, exact_check, within
@@ -18,6 +19,8 @@ from lab.episodes import (
     Episode,
 )
 from lab.load import ProcessorShare
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +166,18 @@ _STOLEN_PERCENT = 12.0
 
 
 def played(
-    play: Callable[[str], Playing], *, mark: Callable[[float, MarkKind, str], None]
-) -> tuple[Playing, Playing | None]:
-    """The playing that counts, and one that was left out.
+    play: Callable[[str], tuple[Playing, T]], *, mark: Callable[[float, MarkKind, str], None]
+) -> tuple[tuple[Playing, T], Playing | None]:
+    """The playing that counts with what was played beside it, and one that was left out.
 
     One is left out that missed a bound while the machine's host gave its processors to others.
     `play` gets a name for the files of each playing; a second one always counts.
     """
-    first = play("tidegate")
+    first, beside = play("tidegate")
     if first.processor.stolen_percent <= _STOLEN_PERCENT or all(
         check.kept for check in throttling_checks(first)
     ):
-        return first, None
+        return (first, beside), None
     mark(
         time.time(),
         MarkKind.EVENT,

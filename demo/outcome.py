@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from demo.episode import ThrottlingOutcome
 from demo.move_outcome import MoveOutcome
 from demo.script import Phase, Scale, Windows, expected_by_broker, quota_of
+from demo.shift_outcome import ShiftOutcome
 from demo.usage_outcome import UsageOutcome
 from demo.words import Check, Mark, exact_check, rate_checks, reaction_check
 from lab.load import ProcessorShare
@@ -79,8 +80,8 @@ class Outcome:
 
     `surroundings` describes machine and parts as label and text, in the order in which they are
     shown. `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made
-    after them, `move` is what experiment 5 left, the rest is of experiment 1; None where they were
-    not played.
+    after them, `move` is what experiment 5 left, `shift` experiment 6, the rest is of experiment
+    1; None where they were not played.
     """
 
     scale: Scale
@@ -94,13 +95,14 @@ class Outcome:
     throttling: ThrottlingOutcome | None = None
     usage: UsageOutcome | None = None
     move: MoveOutcome | None = None
+    shift: ShiftOutcome | None = None
 
     def checks(self) -> list[Check]:
         """Every bound of the run, in the order in which it was played."""
         rows = [check for result in self.results for check in self._checks_of(result)]
         later = [
             check
-            for part in (self.throttling, self.usage, self.move)
+            for part in (self.throttling, self.usage, self.move, self.shift)
             if part is not None
             for check in part.checks()
         ]

@@ -193,6 +193,8 @@ OPERATOR_LOG = "operator.log"
 CONSOLE_LOG = "console.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
+# No node pulls it: experiment 6 runs what the Deployment asks for as a process.
+_FORWARDER_IMAGE = "tidegate-forwarder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +342,7 @@ def _install(kube: KubeApi) -> None:
 
 def _start_operator(kube: KubeApi, output: Path, metrics_port: int) -> Process:
     argv = operator_command(kube.kubeconfig, NAMESPACE, metrics_port=metrics_port)
-    argv += ["--audit-file", str(output / AUDIT_TRAIL)]
+    argv += ["--audit-file", str(output / AUDIT_TRAIL), "--forwarder-image", _FORWARDER_IMAGE]
     return process.start("operator", argv, log_path=output / OPERATOR_LOG)
 
 

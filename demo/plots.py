@@ -24,6 +24,7 @@ from demo.script import (
     WANTED,
     Regime,
 )
+from demo.shift_outcome import DELAY_SECONDS, ShiftOutcome
 from demo.words import Mark, MarkKind
 from lab.episodes import NIC_MEAN_SECONDS
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
@@ -456,6 +457,63 @@ def _level_names(rows: Rows, title: str) -> Iterator[Markup]:
     yield text(title, 0, rows.top - 9, class_="axis-title")
     for row, level in enumerate(LEVELS):
         yield rows.name(level, row)
+
+
+# Experiment 6: what was due and what was sent, below the broker's NIC
+
+
+def shift_plot(outcome: ShiftOutcome, episode: Playing) -> Plot:
+    """The NIC against its limit, and the queue's bytes that were due and that were sent."""
+    start = outcome.limited_at_seconds
+    times = range(int(outcome.began_seconds) + 1, int(outcome.ended_seconds) + 1)
+    shown = [time - start for time in times]
+    across = Scale(shown[0], outcome.ended_seconds - start, _LEFT, _RIGHT)
+    nic = _Strip(across, Scale(0, _megabytes(WANTED) * 1.15, 146, 26))
+    due, sent = (
+        [_megabytes(series.delivered_until(time)) for time in times]
+        for series in (outcome.due_series(), outcome.sent_series())
+    )
+    queue = _Strip(across, Scale(0, max(*due, *sent, 0.1) * 1.1, 340, 190))
+    raised, limit = outcome.raised_at_seconds - start, _megabytes(LIMIT)
+    released = outcome.released_seconds()
+    waits = [
+        strip.span(first - start, (released or outcome.ended_seconds) - start, "fixed")
+        for first in [outcome.held_from_seconds]
+        if first is not None
+        for strip in (nic, queue)
+    ]
+    means = [
+        _megabytes(episode.nic.mean(time - NIC_MEAN_SECONDS, NIC_MEAN_SECONDS)) for time in times
+    ]
+    parts = [
+        *waits,
+        nic.axis("MB/s"),
+        line(nic.points(shown, means), class_="nic"),
+        nic.level(limit, "over dashed", f"limit\n{limit:g} MB/s", begin=0.0, end=raised),
+        queue.axis("MB of the queue"),
+        area(queue.points(shown, due), queue.points(shown, sent), class_="moved"),
+        line(queue.points(shown, due), class_="promise dashed"),
+        line(queue.points(shown, sent), class_="return"),
+        _time_axis(across, queue.bottom, queue.bottom + 4, "seconds since the limit was lowered"),
+    ]
+    legend = [
+        ("line nic", f"NIC of broker {BROKER}, mean of {NIC_MEAN_SECONDS} s"),
+        ("line promise dashed", f"due: written {DELAY_SECONDS} s before"),
+        ("line return", "sent to their topic"),
+        ("moved", "due, and waiting"),
+        ("fixed", "from the first quota until messages are sent again"),
+    ]
+    return plot(
+        "shift",
+        "Messages that may wait stay where they are while the broker is over its limit.",
+        (
+            "Top: the broker's NIC. Below: bytes of the queue since the beginning, those that "
+            "were due and those that were sent."
+        ),
+        parts,
+        height=queue.bottom + 42,
+        legend=legend,
+    )
 
 
 # Experiment 5: both moves on one time axis

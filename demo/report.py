@@ -32,6 +32,13 @@ from demo.script import (
     WANTED,
     cliff_mute_seconds,
 )
+from demo.shift_outcome import (
+    DELAY_SECONDS,
+    LATEST_SECONDS,
+    MESSAGE_BYTES,
+    MESSAGES_PER_SECOND,
+    RATE,
+)
 from demo.summary import EarlierRun
 from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome
 from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check, clock
@@ -64,6 +71,7 @@ def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
         throttling=Markup(throttling_html(outcome.throttling)) if outcome.throttling else "",  # noqa: S704  rendered by a template
         usage=Markup(usage_html(outcome.usage)) if outcome.usage else "",  # noqa: S704  rendered by a template
         move=Markup(move_html(outcome.move)) if outcome.move else "",  # noqa: S704  rendered by a template
+        shift=Markup(shift_html(outcome)),  # noqa: S704  rendered by a template
     )
 
 
@@ -240,4 +248,24 @@ def _foretold_row(outcome: MoveOutcome, one: Foretold) -> tuple[str, str, str, s
         f"{one.bytes_left / 1e6:.0f} MB",
         f"{one.seconds:.0f} s",
         "not known" if off is None else f"{off:.0f} %",
+    )
+
+
+# Experiment 6
+
+
+def shift_html(outcome: Outcome) -> str:
+    """The part on experiment 6, which is played beside 2 and 3; empty where it was not."""
+    if outcome.shift is None or outcome.throttling is None:
+        return ""
+    return _render(
+        "shift.html",
+        outcome=outcome.shift,
+        episode=outcome.throttling.tidegate,
+        broker=BROKER,
+        delay=DELAY_SECONDS,
+        latest=LATEST_SECONDS,
+        rate=RATE,
+        size=MESSAGE_BYTES,
+        per_second=MESSAGES_PER_SECOND,
     )

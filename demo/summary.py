@@ -14,6 +14,7 @@ from demo.episode import Playing, ThrottlingOutcome
 from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Move, MoveOutcome
 from demo.outcome import Outcome, PhaseResult
 from demo.script import BROKER, BUSINESSES, CONTRACT, LIMIT, MOVED_TO, NIC, NIC_LIMIT, READER
+from demo.shift_outcome import MESSAGE_BYTES, ShiftOutcome
 from demo.usage_outcome import StoredUsage, UsageOutcome, Witnesses
 from demo.words import Check
 from lab.rates import SAWTOOTH_SECONDS
@@ -171,6 +172,25 @@ def _move(outcome: MoveOutcome, move: Move) -> dict[str, Any]:
     }
 
 
+def shift_summary(outcome: ShiftOutcome) -> dict[str, Any]:
+    """Experiment 6; seconds count from the lowered limit."""
+    began, first = outcome.limited_at_seconds, outcome.held_from_seconds
+    released = outcome.released_seconds()
+    return {
+        "messages": len(outcome.produced),
+        "bytes_of_each": MESSAGE_BYTES,
+        "first_quota_after_seconds": None if first is None else round(first - began, 1),
+        "raised_after_seconds": round(outcome.raised_at_seconds - began, 1),
+        "first_sent_again_after_seconds": None if released is None else round(released - began, 1),
+        "sent_while_over": outcome.sent_while_over(),
+        "lost": outcome.lost(),
+        "out_of_order": outcome.out_of_order(),
+        "usual_late_seconds": outcome.usual_late_seconds(),
+        "latest_seconds": outcome.latest_seconds(),
+        "highest_bytes_per_second": outcome.highest_rate(),
+    }
+
+
 def summary(outcome: Outcome) -> dict[str, Any]:
     """Plain data; what could not be measured is null."""
     return {
@@ -190,6 +210,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         else throttling_summary(outcome.throttling),
         "usage": None if outcome.usage is None else usage_summary(outcome.usage),
         "move": None if outcome.move is None else move_summary(outcome.move),
+        "shift": None if outcome.shift is None else shift_summary(outcome.shift),
         "checks": [_check(check) for check in outcome.checks()],
         "surroundings": dict(outcome.surroundings),
         "setup_seconds": dict(outcome.setup_seconds),

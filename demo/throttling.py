@@ -1,5 +1,7 @@
 """Plays experiments 2 and 3: the broker's limit drops and rises, tiers go down and return.
 
+Experiment 6 is played beside them.
+
 First by Tidegate, then the published way.
 
 It judges nothing.
@@ -40,6 +42,8 @@ from demo.script import (
     VICTIM,
     ThrottlingLength,
 )
+from demo.shift import create_target, digests
+from demo.shift_outcome import ShiftOutcome
 from demo.witnesses import (
     nic_source,
     noted_events,
@@ -229,10 +233,13 @@ _FULL_FOR_SECONDS = 14
 _MOST_MEASUREMENTS = 3
 
 
-def play_tidegate(parts: Parts, board: Board, length: ThrottlingLength, *, run: str) -> Playing:
+def play_tidegate(
+    parts: Parts, board: Board, length: ThrottlingLength, *, run: str
+) -> tuple[Playing, ShiftOutcome]:
     """The whole episode; the policy and its tiers stay. `run` makes its file names unique."""
     declare(parts, board)
     with (
+        digests(parts, run=run) as messages,
         EpisodeStage(parts, board, title=TITLE, run=run) as stage,
         watched_tiers(parts.kube.kubeconfig, board) as tiers,
         noted_events(parts.kube.kubeconfig, board),
@@ -254,7 +261,9 @@ def play_tidegate(parts: Parts, board: Board, length: ThrottlingLength, *, run: 
             "all return to their contracts",
             longest_seconds=length.longest_return_seconds,
         )
-        return stage.playing(tiers)
+        stage.wait_until(messages.is_punctual, "what has waited is sent")
+        playing = stage.playing(tiers)
+        return playing, ShiftOutcome.of(playing, messages.produced(), messages.arrivals())
 
 
 def declare(parts: Parts, board: Board) -> None:
@@ -403,8 +412,8 @@ def _write(stage: EpisodeStage, user: str, bytes_per_second: int) -> None:
 
 def run_throttling(
     console: Console, parts: Parts, length: ThrottlingLength, *, interruption: Interruption
-) -> tuple[ThrottlingOutcome, tuple[Mark, ...]]:
-    """Play both experiments both ways, as far as the length asks.
+) -> tuple[ThrottlingOutcome, ShiftOutcome, tuple[Mark, ...]]:
+    """Play both experiments both ways, as far as the length asks, and experiment 6 beside them.
 
     Before, the killed broker is brought back. Also returns everything that happened, as marks.
     """
@@ -414,7 +423,8 @@ def run_throttling(
         revive(parts.kafka, VICTIM)
         parts.kafka.create_topic(FEED_TOPIC, ((BROKER,),))
         fill_topic(parts.kafka, FEED_TOPIC)
-        tidegate, left_out = played(
+        create_target(parts)
+        (tidegate, shift), left_out = played(
             lambda run: play_tidegate(parts, board, length, run=run), mark=board.mark
         )
         cliff = None
@@ -422,6 +432,5 @@ def run_throttling(
             # Anyone who writes quotas by hand must be alone with them. This restores every quota.
             withdraw(parts)
             cliff = play_cliff(parts, board, length)
-        return ThrottlingOutcome(
-            length, tidegate, cliff, nic_source(parts.kafka), left_out
-        ), board.marks()
+        throttling = ThrottlingOutcome(length, tidegate, cliff, nic_source(parts.kafka), left_out)
+        return throttling, shift, board.marks()

@@ -22,6 +22,7 @@ PICTURES = {
     "episode-tidegate": Path("docs/throttling-episode.svg"),
     "pauses-tidegate": Path("docs/throttling-pauses.svg"),
     "move": Path("docs/replication-move.svg"),
+    "shift": Path("docs/messages-wait.svg"),
 }
 
 _MARGIN, _LEGEND_ROW, _KEY = 14, 20, 12

@@ -29,6 +29,9 @@ _LEAVING_MS = 10.0
 _LOOK_AGAIN_MS = 50.0
 _NOT_KNOWN_MS = 10_000.0  # before it is an error that cancellations are not known
 _FEW_RECORDS = 128
+# A topic that is sent as fast as it is read is looked at again so soon, for so long after its last
+# records: librdkafka needs some milliseconds to fetch more.
+_FETCHING_MS, _FETCHED_WITHIN_MS = 5.0, 500.0
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 1000.0, 30_000.0
 
 
@@ -63,6 +66,9 @@ class Level:
     _late_ms: deque[int] = field(default_factory=lambda: deque(maxlen=_LATE_SAMPLES))
     _last_due_ms: int = 0
     _read_most: int = _FEW_RECORDS
+    _read_at_ms: float = 0.0
+    _has_found: bool = False
+    """Whether the last read found records: when they are sent, others may have fallen due."""
     _pause_ms: float = _FIRST_PAUSE_MS
 
     @property
@@ -114,6 +120,10 @@ class Level:
             return now_ms + _LEAVING_MS
         if self.sent < len(self.messages):
             return self.due_ms[self.sent]
+        if self._has_found:
+            return now_ms
+        if self._read_most == MOST_RECORDS and now_ms - self._read_at_ms < _FETCHED_WITHIN_MS:
+            return now_ms + _FETCHING_MS
         return next_look_ms(now_ms, self.delay_ms)
 
     def offset_after(self, count: int) -> int:
@@ -176,6 +186,7 @@ class Level:
 
     def _read(self, now_ms: float) -> None:
         got = self.consumer.consume(self._read_most, 0)
+        self._has_found = bool(got)
         messages = [message for message in got if message.error() is None]
         if messages:
             appended = (_append_ms(message, now_ms) for message in messages)
@@ -185,6 +196,7 @@ class Level:
             self.due_ms += due
             # what is not due costs less memory in librdkafka's queue than here
             self._read_most = MOST_RECORDS if due[-1] <= now_ms else _FEW_RECORDS
+            self._read_at_ms = now_ms
         if len(messages) != len(got):
             for error in {m.error().code(): m.error() for m in got if m.error()}.values():
                 self._failed(error)

@@ -40,6 +40,7 @@ from demo.script import (
     played_phases,
     quota_of,
 )
+from demo.shift_outcome import MESSAGES_PER_SECOND, Arrival, ShiftOutcome
 from demo.usage_outcome import (
     Done,
     StoredUsage,
@@ -186,6 +187,7 @@ LADDER: Mapping[str, tuple[tuple[int, int], ...]] = {
 
 PlayedEpisode = Callable[..., Playing]
 PlayedThrottling = Callable[..., ThrottlingOutcome]
+PlayedShift = Callable[..., ShiftOutcome]
 
 
 @pytest.fixture(scope="session")
@@ -207,6 +209,39 @@ def played_throttling() -> PlayedThrottling:
         )  # type: ignore[arg-type]
 
     return throttling
+
+
+@pytest.fixture(scope="session")
+def played_shift() -> PlayedShift:
+    """Messages of which those due since the first quota wait until ten seconds after the raise."""
+    return _shift
+
+
+def _shift(
+    *,
+    lost: Sequence[int] = (),
+    twice: Sequence[int] = (),
+    waits: bool = True,
+    late_seconds: float = 0.02,
+    per_second: int = 500,
+) -> ShiftOutcome:
+    """`lost` and `twice` are numbers of messages, `per_second` how many leave after the wait."""
+    produced = tuple(
+        BEGAN + number / MESSAGES_PER_SECOND
+        for number in range(int((ENDED - BEGAN) * MESSAGES_PER_SECOND))
+    )
+    arrivals: list[Arrival] = []
+    free_from = RAISED + 10
+    for number, at in enumerate(produced):
+        due = at + 5
+        if number in lost or due > ENDED:
+            continue
+        arrived = due + late_seconds
+        if waits and due >= FIRST_WRITE + 1:
+            free_from = max(free_from + 1 / per_second, arrived)
+            arrived = free_from
+        arrivals += [Arrival(number, due, arrived)] * (2 if number in twice else 1)
+    return ShiftOutcome.of(_episode(), produced, tuple(arrivals))
 
 
 def _episode(

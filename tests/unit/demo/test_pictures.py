@@ -1,13 +1,14 @@
 """The pictures that the documents take from a report of the demo: each stands for itself."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from demo.report import move_html, report_html, throttling_html
-from tests.unit.demo.conftest import PlayedMove, PlayedRun, PlayedThrottling
+from demo.report import move_html, report_html, shift_html, throttling_html
+from tests.unit.demo.conftest import PlayedMove, PlayedRun, PlayedShift, PlayedThrottling
 from tests.unit.pictures import without_a_colour
 from tools import demo_pictures
 from tools.demo_pictures import PICTURES, NoSuchPlotError, picture, plot_of
@@ -18,9 +19,16 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def report(played: PlayedRun, played_throttling: PlayedThrottling, played_move: PlayedMove) -> str:
+def report(
+    played: PlayedRun,
+    played_throttling: PlayedThrottling,
+    played_move: PlayedMove,
+    played_shift: PlayedShift,
+) -> str:
     page = report_html(played())
-    later = throttling_html(played_throttling()) + move_html(played_move())
+    throttling = played_throttling()
+    later = throttling_html(throttling) + move_html(played_move())
+    later += shift_html(replace(played(), throttling=throttling, shift=played_shift()))
     return page.replace("</body>", later + "</body>")
 
 

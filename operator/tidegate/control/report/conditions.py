@@ -486,11 +486,24 @@ def _unreadable_words(tiers: Collection[str]) -> str:
 
 
 def _ready(result: PassResult, unreadable: Collection[str]) -> Verdict:
+    """The first of the checks below that has something to say, else that quotas are in sync."""
+    verdicts = (check(result, unreadable) for check in _READY_CHECKS)
+    found = next((verdict for verdict in verdicts if verdict is not None), None)
+    return _ready_in_sync(result, unreadable) if found is None else found
+
+
+def _ready_held(result: PassResult, _unreadable: Collection[str]) -> Verdict | None:
+    holds = result.decision.holds
+    return ready(Truth.FALSE, holds[0].reason, _holds_text(holds)) if holds else None
+
+
+def _ready_failed(result: PassResult, _unreadable: Collection[str]) -> Verdict | None:
+    error = result.error
+    return None if error is None else ready(Truth.FALSE, error.reason, error.message)
+
+
+def _ready_blocked(result: PassResult, _unreadable: Collection[str]) -> Verdict | None:
     decision = result.decision
-    if decision.holds:
-        return ready(Truth.FALSE, decision.holds[0].reason, _holds_text(decision.holds))
-    if result.error is not None:
-        return ready(Truth.FALSE, result.error.reason, result.error.message)
     for reason in _BLOCKING_NOTES:
         notes = [note.message for note in decision.notes if note.reason is reason]
         if notes and reason is Reason.CONTENDED:
@@ -498,16 +511,29 @@ def _ready(result: PassResult, unreadable: Collection[str]) -> Verdict:
             return ready(Truth.FALSE, reason, text)
         if notes:
             return ready(Truth.FALSE, reason, listed(notes))
-    if result.seen.observation.policy.mode is Mode.OBSERVE:
-        return ready(
-            Truth.TRUE,
-            Reason.OBSERVING,
-            (
-                f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written "
-                f"now; nothing is written to Kafka{_unknown_load_words(decision)}"
-                f"{_unreadable_words(unreadable)}"
-            ),
-        )
+    return None
+
+
+def _ready_observing(result: PassResult, unreadable: Collection[str]) -> Verdict | None:
+    if result.seen.observation.policy.mode is not Mode.OBSERVE:
+        return None
+    decision = result.decision
+    return ready(
+        Truth.TRUE,
+        Reason.OBSERVING,
+        (
+            f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written "
+            f"now; nothing is written to Kafka{_unknown_load_words(decision)}"
+            f"{_unreadable_words(unreadable)}"
+        ),
+    )
+
+
+_READY_CHECKS = (_ready_held, _ready_failed, _ready_blocked, _ready_observing)
+
+
+def _ready_in_sync(result: PassResult, unreadable: Collection[str]) -> Verdict:
+    decision = result.decision
     below = sum(one.below_contract for one in decision.levels)
     leaving = len(decision.leaving.keys() - {member.entity for member in decision.members})
     at_contract = (

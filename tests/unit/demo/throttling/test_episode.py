@@ -152,7 +152,7 @@ def test_what_kept_its_bounds_or_had_the_machine_counts(
     spoilt: dict[str, Any], took_percent: float, played_episode: PlayedEpisode
 ) -> None:
     only = of_host(played_episode(**spoilt), took_percent=took_percent)
-    assert played(lambda _: only, mark=_never) == (only, None)
+    assert played(lambda _: (only, 6), mark=_never) == ((only, 6), None)
 
 
 def test_the_second_playing_counts_whatever_it_shows(
@@ -163,8 +163,10 @@ def test_the_second_playing_counts_whatever_it_shows(
         of_host(played_episode(**MISSES), took_percent=taken) for taken in (21.0, 40.0)
     )
     episodes = {"tidegate": first, "tidegate-again": second}
-    counted = played(episodes.__getitem__, mark=lambda _at, _kind, text: marks.append(text))
-    assert counted == (second, first)
+    counted = played(
+        lambda run: (episodes[run], run), mark=lambda _at, _kind, text: marks.append(text)
+    )
+    assert counted == ((second, "tidegate-again"), first)
     (said,) = marks
     assert left_out_words(first) in said
     assert numbers(said) >= {2, 21}
