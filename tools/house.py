@@ -1,5 +1,6 @@
 """Holds the tree to its budgets: lines of each package, circles of imports, words that readers
-would have to translate, and, unless `--static`, three costs of the running product.
+would have to translate, words of the documents, and, unless `--static`, three costs of the running
+product.
 
 The budgets are `tools/budgets.toml`. A package that outgrows its own fails `make check`; the
 commit that needs the room raises the budget and says why.
@@ -26,23 +27,18 @@ ROOT = Path(__file__).resolve().parents[1]
 BUDGETS = Path("tools/budgets.toml")
 PRODUCT = ("operator/tidegate", "controller_logic/tidegate_logic")
 AROUND = ("demo", "lab", "bench", "image")
-_SUFFIXES = {
-    ".py",
-    ".js",
-    ".css",
-    ".html",
-    ".template",
-    ".jinja",
-    ".j2",
-    ".sh",
-    ".go",
-    ".properties",
-}
+_CODE = {".py", ".js", ".css", ".html", ".template", ".jinja", ".j2", ".sh", ".go", ".properties"}
 _SMALL_LINES = 60
 _ASIDE = re.compile("/measurements/")  # output that was measured once
 _COMMENT = re.compile(r"(?m)(?:^|\s)# (.*)$")
 _MARKUP = re.compile(r"\{[{%#].*?[}%#]\}|<[^>]*>", re.DOTALL)
 _FIELD = re.compile("[a-z_]+")
+_BY_PROGRAM = re.compile("<!-- Generated from |`make bench` writes this page")
+_WORD = re.compile(r"\S*\w\S*")
+_UNREAD = re.compile(  # front matter, code blocks, generated parts
+    r"\A---\n.*?^---$|^ *(`{3,}).*?^ *\1`*$|<!-- (\w+): begin \(generated.*?<!-- \2: end -->",
+    re.MULTILINE | re.DOTALL,
+)
 _REASON = re.compile(r"[^.]*\b(?:module|file|process) of its own\b[^.]*\.", re.IGNORECASE)
 
 
@@ -88,7 +84,7 @@ def _lines(place: Path) -> int:
     return sum(
         len(path.read_text(encoding="utf-8").splitlines())
         for path in files
-        if path.is_file() and path.suffix in _SUFFIXES and "__pycache__" not in path.parts
+        if path.is_file() and path.suffix in _CODE and "__pycache__" not in path.parts
     )
 
 
@@ -129,6 +125,22 @@ def word_figure(texts: Iterable[tuple[str, str]], words: Mapping[str, str], most
         for (name, word), count in found.most_common()
     )
     return Figure("words that readers have to translate", found.total(), most, "times", details)
+
+
+def document_figures(root: Path, bounds: Mapping[str, int]) -> Iterator[Figure]:
+    """Words of the pages that people write: what users read, and the decisions."""
+    pages = ("README.md", "docs/*.md", "docs/tutorials/*.md")
+    for bound, places in (("words", pages), ("adr_words", ("docs/adr/[0-9]*.md",))):
+        read = (path for place in places for path in root.glob(place))
+        counts = Counter({str(path.relative_to(root)): words_to_read(path) for path in read})
+        details = tuple(f"{page}: {count:,}" for page, count in counts.most_common())
+        yield Figure(f"documentation: {bound}", counts.total(), bounds[bound], "", details)
+
+
+def words_to_read(path: Path) -> int:
+    """What has a letter or a digit, without front matter, code blocks and what programs write."""
+    text = path.read_text(encoding="utf-8")
+    return 0 if _BY_PROGRAM.search(text[:500]) else len(_WORD.findall(_UNREAD.sub(" ", text)))
 
 
 def texts_for_people(root: Path) -> Iterator[tuple[str, str]]:
@@ -239,6 +251,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         *size_figures(root, budgets["lines"]),
         *import_figures(product_graph(root), around),
         word_figure(texts_for_people(root), words["plainly"], words["most"]),
+        *document_figures(root, budgets["documentation"]),
         *([] if asked.static else run_figures(budgets["costs"])),
     ]
     missed = [figure for figure in figures if not figure.kept]

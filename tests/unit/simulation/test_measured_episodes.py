@@ -1,4 +1,4 @@
-"""The model against real brokers: the four episodes with one connection each that docs/throttling.md
+"""The model against real brokers: the four episodes with one connection each that docs/simulate.md
 has figures of, played again.
 
 There the limit is lowered under a load that runs. A play has one limit for all its time, so here
