@@ -49,9 +49,13 @@
 {{- include "tidegate.imageBeside" (dict "root" . "part" "forwarder" "named" .Values.delayQueues.image) }}
 {{- end }}
 
-{{/* Secrets to pull images with: this chart's, and those of the charts around it. */}}
+{{/* Secrets to pull images with: this chart's, and those of the charts around it, which may be bare names. */}}
 {{- define "tidegate.pullSecrets" -}}
-{{- concat (.Values.imagePullSecrets | default list) (.Values.global.imagePullSecrets | default list) | uniq | toJson }}
+{{- $secrets := .Values.imagePullSecrets | default list }}
+{{- range .Values.global.imagePullSecrets }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- uniq $secrets | toJson }}
 {{- end }}
 
 {{- define "tidegate.releaseLabels" -}}
