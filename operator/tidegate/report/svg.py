@@ -130,11 +130,10 @@ def svg_file(title: str, description: str, parts: Iterable[Markup], *, height: f
 
 
 def _dark_style() -> str:
-    rules = "".join(dark_rule(way, *pair) for pair in FILE_COLOURS.values() for way in _WAYS)
+    rules = "".join(
+        dark_rule(way, *pair) for pair in FILE_COLOURS.values() for way in ("fill", "stroke")
+    )
     return f"@media (prefers-color-scheme: dark) {{\n{rules}}}"
-
-
-_WAYS: Final = ("fill", "stroke")
 
 
 def dark_rule(way: str, light: str, dark: str) -> str:
