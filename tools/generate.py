@@ -249,18 +249,17 @@ def reasons_page() -> str:
 CHART_DIRECTORY = Path("charts/tidegate")
 CHART_README = CHART_DIRECTORY / "README.md"
 VALUES = CHART_DIRECTORY / "values.yaml"
-ALERTS = CHART_DIRECTORY / "alerts" / "tidegate.yaml"
 CHART_README_HEAD = CHART_DIRECTORY / "README.head.md"
 _NOTE = (
-    "<!-- Generated from README.head.md, values.yaml and alerts/tidegate.yaml by `make "
-    "generate`; do not edit by hand. -->\n"
+    "<!-- Generated from README.head.md and values.yaml by `make generate`; do not edit by "
+    "hand. -->\n"
 )
 
 
 @dataclass(frozen=True)
 class Value:
     """One key of the values with its path, its comment in one line and its default as JSON; a group
-    has no default.
+    has none, and neither has a value that is empty by default.
     """
 
     path: str
@@ -280,13 +279,9 @@ def described_values(text: str) -> tuple[Value, ...]:
     return () if root is None else tuple(_described(root, text.splitlines(), path=""))
 
 
-def readme(*, head: str, values: str, alerts: str) -> str:
-    """The whole page out of the three files' texts."""
-    return (
-        head.replace("\n", f"\n\n{_NOTE}", 1)
-        + _alert_table(alerts)
-        + _value_table(described_values(values))
-    )
+def readme(*, head: str, values: str) -> str:
+    """The whole page out of the two files' texts."""
+    return head.replace("\n", f"\n\n{_NOTE}", 1) + _value_table(described_values(values))
 
 
 def _described(node: yaml.Node, lines: list[str], *, path: str) -> Iterator[Value]:
@@ -308,12 +303,19 @@ def _described(node: yaml.Node, lines: list[str], *, path: str) -> Iterator[Valu
             yield Value(
                 full_path,
                 comment,
-                json.dumps(yaml.safe_load(yaml.serialize(below)), ensure_ascii=False),
+                _compact(yaml.safe_load(yaml.serialize(below))),
             )
         else:
             raise Undescribed(
                 f"{full_path} has no comment: say above it in values.yaml what it is for"
             )
+
+
+def _compact(default: Any) -> str:
+    """As JSON; empty for what is empty, which says nothing."""
+    if default in ("", [], {}):
+        return ""
+    return json.dumps(default, ensure_ascii=False, separators=(",", ":"))
 
 
 def _parts(node: yaml.Node, lines: list[str], path: str) -> Iterator[Value]:
@@ -337,38 +339,15 @@ def _comment_above(lines: list[str], mark: yaml.Mark) -> str:
     return " ".join(line.strip().removeprefix("#").strip() for line in lines[first : mark.line])
 
 
-def _alert_table(alerts: str) -> str:
-    rules = (rule for group in yaml.safe_load(alerts)["groups"] for rule in group["rules"])
-    return "\n## Alerts\n\n| Alert | Severity | After | Says |\n|---|---|---|---|\n" + "".join(
-        map(_alert_row, rules)
-    )
-
-
-def _alert_row(rule: Mapping[str, Any]) -> str:
-    says = _chart_cell(_plain(rule["annotations"]["summary"]))
-    return (
-        f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | "
-        f"{says} |\n"
-    )
-
-
-def _plain(summary: str) -> str:
-    """An alert's summary with the names of its labels instead of Prometheus's templates."""
-    return (
-        summary.replace("{{ $labels.", "<").replace(" }}", ">").replace("<", "*").replace(">", "*")
-    )
-
-
 def _value_table(values: tuple[Value, ...]) -> str:
     rows = (
-        f"| `{value.path}` | {_default(value)} | {_chart_cell(value.comment)} |\n"
-        for value in values
+        f"|`{value.path}`|{_default(value)}|{_chart_cell(value.comment)}|\n" for value in values
     )
     return "\n## Values\n\n| Value | Default | Meaning |\n|---|---|---|\n" + "".join(rows)
 
 
 def _default(value: Value) -> str:
-    return "" if value.default is None else f"`{_chart_cell(value.default)}`"
+    return f"`{_chart_cell(value.default)}`" if value.default else ""
 
 
 def _chart_cell(text: str) -> str:
@@ -517,7 +496,7 @@ def main() -> int:
     """Write or check every generated file, as the command line asks."""
     texts = {
         name: path.read_text(encoding="utf-8")
-        for name, path in (("head", CHART_README_HEAD), ("values", VALUES), ("alerts", ALERTS))
+        for name, path in (("head", CHART_README_HEAD), ("values", VALUES))
     }
     pages = {
         REASONS_PAGE: reasons_page(),

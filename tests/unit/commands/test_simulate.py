@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.goldens.golden import line_with
+from tests.unit.pictures import without_a_colour
 from tidegate.resources.kinds import parse_simulation
 from tidegate.resources.simulation import (
     SIMULATION_API_VERSION,
@@ -157,6 +158,7 @@ def test_the_plot_is_one_file_that_needs_nothing_else(
     words = {element.text for element in root.iter(f"{SVG}text")}
     assert {"broker 1 egress, MB/s", "limit 50 MB/s", "L3 a-reports fetch"} <= words
     assert {element.get("class") for element in root.iter(f"{SVG}polygon")} == {"other", "l0", "l3"}
+    assert without_a_colour(text) == []  # outside a browser, too
 
 
 @pytest.mark.parametrize("name", ["out.png", "no-such-folder/out.svg"])

@@ -250,6 +250,27 @@ def test_every_tier_belongs_to_the_policy_and_all_live_in_the_namespace_that_com
     assert DOCUMENTS[0]["metadata"]["name"] == "streaming"
 
 
+def test_what_is_applied_first_only_looks_and_has_what_throttling_needs() -> None:
+    (policy,) = (
+        one
+        for one in (parse_object(document, strict=True) for document in OURS)
+        if isinstance(one, BrokerBandwidthPolicy)
+    )
+    assert policy.spec.mode == "Observe"
+    assert policy.spec.kafka.zookeeper is None
+    assert policy.spec.metrics is not None
+    assert policy.spec.brokers is not None
+    assert policy.spec.brokers.egress is not None
+
+
+def test_no_example_changes_its_meaning_as_time_passes() -> None:
+    """An end in the future would be in the past one day, so the override of the example is over."""
+    ends = [
+        document["spec"]["expiresAt"] for document in OURS if document["kind"] == "QuotaOverride"
+    ]
+    assert ends == ["2000-01-01T00:00:00Z"]
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_is_short_and_commented(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
