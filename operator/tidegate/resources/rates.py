@@ -80,12 +80,12 @@ def rate_hint(written: str) -> str:
         number + (prefix.lower() if prefix in "kK" and not binary else prefix.upper()) + binary
     )
     value = _exact(in_bytes)
-    if value is None or in_bytes == written or not _is_within_bounds(value):
+    if value is None or in_bytes == written.strip() or not _is_within_bounds(value):
         return ""
     in_bits = _shortest(value // 8) if value % 8 == 0 and _is_within_bounds(value // 8) else ""
     if unit.lower().startswith("bit") or unit == "bps":
         return f"{written} = {in_bits}" if in_bits else ""
-    if unit == "b" and in_bits:
+    if unit == "b" and in_bits and not binary:
         return f"{written}: write {in_bytes} for bytes per second, {in_bits} for bits"
     return f"{written}: write {in_bytes} (bytes per second)"
 

@@ -320,6 +320,19 @@ def test_a_file_that_holds_something_else_is_an_error(world: Any, text: str) -> 
     assert "Nothing was" in answer.err
 
 
+def test_a_folder_above_the_load_says_where_it_is(
+    world: Any, documents: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "below").mkdir()
+    path = tmp_path / "below" / "load.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    world.write_files(*documents[:-1])
+    answer = world.run("simulate", str(tmp_path))
+    assert answer.code == 1
+    assert f"try: tidegate simulate {path}" in answer.err
+    assert world.run("simulate", str(path.parent)).code == 0
+
+
 def test_a_file_that_is_not_there_is_an_error(world: Any) -> None:
     answer = world.run("simulate", str(world.folder / "missing.yaml"))
     assert (answer.code, answer.out) == (1, "")
