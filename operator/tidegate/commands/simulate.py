@@ -94,6 +94,7 @@ def _change_words(event: Event, member: Member) -> str:
         return f"{change} of {_rate(member.contract)}"
     brokers = ", ".join(map(str, event.brokers))
     cause = f" for broker{'s' if len(event.brokers) > 1 else ''} {brokers}" if brokers else ""
+    cause += "".join(f" at {rate_of_words(rate, limit)}" for _, rate, limit in event.nics)
     longest = _mute(event.longest_mute_seconds)
     delay = f"longest throttle delay {longest}" if longest else "no throttle delay"
     return (

@@ -5,7 +5,7 @@ are bytes/s, amounts bytes, times seconds from the start of the play.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
@@ -53,7 +53,8 @@ class Event:
     and after it (None = no quota), and whether load holds it below the contract after it.
     `longest_mute_seconds` is the longest mute of the member until its next change,
     `predicted_mute_seconds` what the decision expected at most. `nics` has what carries how much of
-    which limit where a broker went over or within. `reason` and `words` belong to a finding.
+    which limit: where a broker went over or within by means of ten seconds, and where a member was
+    lowered by the reading that it was lowered for. `reason` and `words` belong to a finding.
     """
 
     at_seconds: float
@@ -253,7 +254,23 @@ def _write_events(
             entry is not None and entry.of_contract is not None,
             causes.get(member.key, ()) if lowers else (),
             step.predicted_mute_seconds if step is not None and lowers else 0.0,
+            nics=tuple(_read_over(one, causes.get(member.key, ()), way)) if lowers else (),
         )
+
+
+def _read_over(
+    one: Pass, brokers: Collection[int], way: Direction
+) -> Iterator[tuple[Direction, float, int]]:
+    """What the operator read of the fullest of these brokers that it found over its limit."""
+    found = [
+        (nic.bytes_per_second, nic.limit)
+        for watched in one.decision.watched or ()
+        if watched.broker in brokers and (nic := watched.nics.get(way)) is not None
+        if nic.bytes_per_second is not None and nic.limit is not None and nic.is_full
+    ]
+    if found:
+        rate, limit = max(found, key=lambda read: read[0] / read[1])
+        yield way, rate, limit
 
 
 def _kind(entry: LedgerEntry | None, after: int | None) -> EventKind:

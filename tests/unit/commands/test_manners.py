@@ -46,26 +46,10 @@ COMMANDS = dict(every_command())
 
 
 def test_every_command_has_examples_and_none_is_of_a_command_that_is_gone() -> None:
+    """Each is on docs/cli.md too, whose command lines are tried as they are typed."""
     assert EXAMPLES.keys() == COMMANDS.keys()
     assert all(1 <= len(examples) <= 3 for examples in EXAMPLES.values())
     assert [name for name, found in EXAMPLES.items() if len(found) == 1] == ["rollup job"]
-
-
-@pytest.mark.parametrize(
-    "typed", [command for found in EXAMPLES.values() for _, command in found], ids=str
-)
-def test_an_example_is_understood_as_it_is_typed(typed: str) -> None:
-    """Every option in it exists, and every argument has its place."""
-    words = shlex.split(re.split(r"[|(] ?(?=tidegate )", typed)[-1].partition(" >")[0].rstrip(")"))
-    assert words[0] == "tidegate"
-    context = typer.main.get_command(app).make_context("tidegate", words[1:])
-    group: Any = context.command
-    name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
-    while hasattr(command, "commands"):
-        context = command.make_context(name, rest, parent=context)
-        rest = [*context._protected_args, *context.args]
-        name, command, rest = command.resolve_command(context, rest)
-    command.make_context(name, rest, parent=context)
 
 
 @pytest.mark.parametrize("name", COMMANDS, ids=str)

@@ -121,6 +121,22 @@ def test_programs_get_times_levels_and_series(world: Any, documents: list[Any]) 
     )
 
 
+def test_the_timeline_and_the_table_have_one_measure_of_over(world: Any) -> None:
+    document = json.loads(world.run("simulate", str(EXAMPLE), "-o", "json").out)
+    over_seconds = dict.fromkeys(document["brokers"], 0.0)
+    for line in document["timeline"]:
+        sign = {"Over": -1, "Within": 1}.get(line["kind"], 0)
+        for broker in line.get("brokers", ()) if sign else ():
+            over_seconds[broker] += sign * line["atSeconds"]
+    counted = {nic["broker"]: nic["overSeconds"] for nic in document["nics"]}
+    assert all(counted[broker] > 0 for broker, seconds in over_seconds.items() if seconds)
+    # gaps shorter than a mean are no line of their own
+    assert all(0 <= seconds - counted[broker] < 30 for broker, seconds in over_seconds.items())
+    lowered = [line for line in document["timeline"] if line["kind"] == "Lowered"]
+    (reading,) = lowered[0]["nics"]
+    assert reading["bytesPerSecond"] > reading["limit"]
+
+
 def test_yaml_says_the_same_as_json(world: Any, documents: list[Any]) -> None:
     as_json = json.loads(run(world, documents, "-o", "json").out)
     assert yaml.safe_load(run(world, documents, "-o", "yaml").out) == as_json
