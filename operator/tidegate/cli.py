@@ -88,6 +88,22 @@ def _hear_no_library() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
 
 
+def _with_light_help(command: Any) -> Any:
+    """The same command, whose unset --help is false: typer checks None with pydantic, the import of
+    which takes as long as all else that help needs.
+    """
+    made = command.get_help_option
+
+    def with_default(ctx: Any) -> Any:
+        option = made(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+    command.get_help_option = with_default
+    return command
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """One line of `tidegate --help`, and where the command is: a function, or a group."""
@@ -105,12 +121,14 @@ class _Entry:
                 registered.cls = HelpfulCommand
             group = typer.main.get_group(loaded)
             group.name, group.short_help = name, self.short_help
-            return group
+            for inner in group.commands.values():
+                _with_light_help(inner)
+            return cast(TyperGroup, _with_light_help(group))
         alone = typer.Typer(
             add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
         )
         alone.command(name, cls=HelpfulCommand, short_help=self.short_help)(loaded)
-        return cast(TyperCommand, typer.main.get_command(alone))
+        return cast(TyperCommand, _with_light_help(typer.main.get_command(alone)))
 
 
 _GROUPS = {
@@ -272,7 +290,7 @@ def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | 
 
         completion_init()
     try:
-        typer.main.get_command(app).main(
+        _with_light_help(typer.main.get_command(app)).main(
             args=arguments,
             prog_name=_program_name(sys.argv[0] if arguments is None else ""),
             complete_var=_COMPLETE_VARIABLE,
