@@ -213,8 +213,10 @@ class _LazyGroup(TyperGroup):
         self.commands = _Commands()  # type: ignore[assignment]  # it is only read from
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Let options of how to reach Kubernetes stand before the command too, as kubectl does."""
-        return super().parse_args(ctx, _behind_the_command(args))
+        """Let options of how to reach Kubernetes stand before the command too, as kubectl does, and
+        show the help where there is no command.
+        """
+        return super().parse_args(ctx, _behind_the_command(args) or ["--help"])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a value that does not fit is refused without a library's words."""

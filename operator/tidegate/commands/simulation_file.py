@@ -156,8 +156,8 @@ def _documents(sources: Sequence[str], standard_input: TextIO) -> Iterator[_Docu
         key = (document.kind, object_key(document.body))
         if key in seen:
             raise InvalidResource(
-                f"{document.place}: {key[0]} {key[1]} is there twice, first in {seen[key]}. Remove "
-                f"one. {_NOTHING}"
+                f"{document.place}: {key[0]} {key[1]} is defined twice, first in {seen[key]}. "
+                f"Remove one. {_NOTHING}"
             )
         seen[key] = document.place
         yield document
@@ -236,7 +236,7 @@ def _where_one_is(sources: Sequence[str]) -> str:
     files = (path for folder in folders for path in sorted(folder.glob("*/*")))
     below = [path for path in files if path.suffix in SUFFIXES and _has_simulation(path)]
     if below:
-        return f"Directories are not searched deeper; try: tidegate simulate {below[0]}"
+        return f"Directories are not searched deeper: `tidegate simulate {below[0]}` finds it."
     return (
         f"Add a document of apiVersion {SIMULATION_API_VERSION} and kind {SIMULATION_KIND} with "
         "the load over time, as in examples/simulate/."

@@ -53,21 +53,25 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
     for warning in _warnings(view):
         page.warn(warning)
     rates = rate_rows(view)
-    page.say()
-    page.sheet(_broker_sheet(broker_rows(view), view.observation.now_seconds))
-    page.say()
+    _show_sheet(page, _broker_sheet(broker_rows(view), view.observation.now_seconds))
     levels = level_rows(view, rates)
-    page.sheet(_level_sheet(levels))
+    _show_sheet(page, _level_sheet(levels))
     for row in levels:
         if row.words is not None and row.words.because:
             page.say(f"{row.level.value}: {row.words.because}")
     shown = rates[:most_members] if most_members else rates
-    page.say()
-    page.sheet(_rate_sheet(shown, view.observation.now_seconds))
+    _show_sheet(page, _rate_sheet(shown, view.observation.now_seconds))
     if len(shown) < len(rates):
         page.say(f"and {len(rates) - len(shown)} more (--members 0 shows all)")
     for sentence in _reasons(shown, {hold.message for hold in view.decision.holds}):
         page.say(sentence)
+
+
+def _show_sheet(page: Page, sheet: Sheet) -> None:
+    """The table after an empty line; nothing at all without rows."""
+    if sheet.rows:
+        page.say()
+        page.sheet(sheet)
 
 
 def _headline(view: View) -> str:

@@ -44,7 +44,9 @@ _CAUSES = tuple(
         (r"Invalid kube-config file\. No configuration found", "there is no kubeconfig"),
     )
 )  # fmt: skip
-_BROKERS_TRIED = re.compile(r"No broker at \S+ answered within ([\d.]+) s \((.+?)\)(?=\.|$)")
+_TRIED = re.compile(
+    r"(No broker at \S+ answered|ZooKeeper \S+ did not answer) within ([\d.]+) s \((.+?)\)(?=\.|$)"
+)
 _SILENT_ZOOKEEPER = re.compile(
     r"ZooKeeper (\S+) gave no answer within [\d.]+ s; the connection was lost or the server is "
     r"overloaded"
@@ -67,7 +69,7 @@ def own_words(message: str) -> str:
     text = " ".join(sentences)
     for pattern, words in _CAUSES:
         text = pattern.sub(words, text)
-    return _SILENT_ZOOKEEPER.sub(_why_silent, _BROKERS_TRIED.sub(_no_broker, text))
+    return _SILENT_ZOOKEEPER.sub(_why_silent, _TRIED.sub(_no_answer, text))
 
 
 def cause_and_advice(message: str) -> tuple[str, str]:
@@ -97,15 +99,16 @@ def listed_words(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_LISTED])}{more}"
 
 
-def _no_broker(found: re.Match[str]) -> str:
+def _no_answer(found: re.Match[str]) -> str:
     """Each cause once, and a time only where somebody waited."""
     causes: dict[str, list[str]] = {}
-    for attempt in found[2].split("; "):
+    for attempt in found[3].split("; "):
         server, _, cause = attempt.partition(": ")
         causes.setdefault(cause, []).append(server)
-    within = "" if set(causes) <= set(_AT_ONCE) else f" within {found[1]} s"
+    within = "" if set(causes) <= set(_AT_ONCE) else f" within {found[2]} s"
     tried = "; ".join(f"{', '.join(servers)}: {cause}" for cause, servers in causes.items())
-    return f"No broker answered{within} ({tried})"
+    who = "No broker answered" if found[1].startswith("No") else found[1]
+    return f"{who}{within} ({tried})"
 
 
 def _why_silent(found: re.Match[str]) -> str:

@@ -77,6 +77,19 @@ def test_a_kubectl_plugin_shows_itself_in_its_examples(
     assert "kubectl logs -n tidegate deploy/tidegate | kubectl tidegate audit" in shown
 
 
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--kubeconfig", "x"]):
+        assert main(words) == 0
+        assert capsys.readouterr().out.startswith("Usage: tidegate ")
+
+
+def test_a_report_is_what_report_does_without_a_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["report"]) == 1
+    assert "Missing option '--store'" in capsys.readouterr().err
+
+
 def test_a_value_that_does_not_fit_is_refused_without_a_librarys_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

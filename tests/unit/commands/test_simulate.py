@@ -345,7 +345,7 @@ def test_a_folder_above_the_load_says_where_it_is(
     world.write_files(*documents[:-1])
     answer = world.run("simulate", str(tmp_path))
     assert answer.code == 1
-    assert f"try: tidegate simulate {path}" in answer.err
+    assert f"`tidegate simulate {path}` finds it." in answer.err
     assert world.run("simulate", str(path.parent)).code == 0
 
 

@@ -147,6 +147,11 @@ def test_without_a_kubeconfig_the_way_without_a_cluster_is_named(
             "The topics could not be listed in full; every quota stays as it is until they can",
             "The topics could not be listed in full",
         ),
+        (
+            "ZooKeeper a:1/k did not answer within 10 s (a:1: [Errno 111] Connection refused). "
+            "Every quota stays as it is. Check the address.",
+            "ZooKeeper a:1/k did not answer (a:1: connection refused). Check the address.",
+        ),
         ("A sentence. Another one; and more.", "A sentence. Another one; and more."),
     ],
 )
