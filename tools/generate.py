@@ -388,7 +388,7 @@ def cli_page() -> str:
     parts = [CLI_HEAD]
     for name, command in _commands(typer.main.get_command(app)):
         parts.append(
-            f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n```sh\n{_examples(name)}```\n\n"
+            f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n```sh\n{EXAMPLES[name]}\n```\n\n"
             "| Option | Meaning |\n|---|---|\n"
         )
         parts.extend(_option_row(option) for option in command.params if not option.hidden)
@@ -402,11 +402,6 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
             yield from _commands(command, f"{before}{name} ")
         else:
             yield f"{before}{name}", command
-
-
-def _examples(name: str) -> str:
-    """The examples with which the help of the command opens."""
-    return "\n".join(f"# {what}\n{typed}\n" for what, typed in EXAMPLES[name])
 
 
 def _prose(text: str | None) -> str:

@@ -58,7 +58,8 @@ def written_commands() -> Iterator[tuple[str, list[str]]]:
     for page in PAGES:
         if page.name == "CHANGELOG.md":  # has commands as they were
             continue
-        for match in _COMMAND.finditer(page.read_text(encoding="utf-8")):
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        for match in _COMMAND.finditer(text):
             words = shlex.split(match[1], comments=True)
             yield page.name, list(takewhile(lambda word: word not in _SHELL, words))
 

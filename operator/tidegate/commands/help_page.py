@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import textwrap
 from typing import Any
 
 from typer.core import TyperCommand
@@ -42,10 +43,11 @@ class HelpfulCommand(TyperCommand):
         summary, _, rest = inspect.cleandoc(self.help or "").partition("\n\n")
         _write(formatter, summary)
         root = ctx.find_root().info_name or "tidegate"
-        examples = EXAMPLES.get(ctx.command_path.removeprefix(f"{root} "), ())
+        examples = EXAMPLES.get(ctx.command_path.removeprefix(f"{root} "))
         if examples:
+            shown = re.sub(r"(?m)(^|[|(] ?)tidegate ", rf"\1{root} ", examples)
             with formatter.section("Examples"):
-                formatter.write("\n".join(_lines(examples, root, " " * formatter.current_indent)))
+                formatter.write(f"{textwrap.indent(shown, ' ' * formatter.current_indent)}\n")
         _write(formatter, rest)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -66,13 +68,6 @@ def panel_of(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return ARGUMENTS
     return str(parameter.rich_help_panel or OWN)
-
-
-def _lines(examples: Any, root: str, indent: str) -> Any:
-    for what, command in examples:
-        yield f"{indent}# {what}"
-        yield indent + re.sub(r"(^|[|(] ?)tidegate ", rf"\1{root} ", command)
-        yield ""
 
 
 def _write(formatter: Any, text: str) -> None:

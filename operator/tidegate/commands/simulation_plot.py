@@ -166,7 +166,8 @@ def _member_row(played: Play, one: MemberOutcome, across: Scale, rows: Rows, row
     way = KEY_WORDS[KEY_OF[member.direction]]
     tip = (
         f"{called} {way}: contract {rate_words(highest)}, lowest "
-        f"{rate_words(one.lowest or highest)}, longest throttle delay {one.longest_mute_seconds:.0f} s"
+        f"{rate_words(one.lowest or highest)}, longest throttle delay "
+        f"{one.longest_mute_seconds:.0f} s"
     )
     shares = [1.0 if quota is None else min(1.0, quota / highest) for quota in quotas]
     return element(
