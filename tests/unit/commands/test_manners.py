@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from lab.process import patience
 from tidegate.cli import app, main
 from tidegate.commands.examples import EXAMPLES, count_of
 from tidegate.commands.help_page import HelpfulCommand
+from tidegate.errors import Unauthorized
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     QUOTA_OVERRIDES,
     ObjectRef,
+    ResourceKind,
 )
 from tidegate.kube.client import context_namespace
 
@@ -163,6 +165,25 @@ def test_nothing_is_written_in_a_namespace_that_was_not_named(
     assert "Elsewhere there is streaming/orders: name it so, or add -n streaming." in answer.err
     assert world.kubernetes.get(stored) == before
     assert list(world.kubernetes.list_all(QUOTA_OVERRIDES)) == []
+
+
+def test_who_may_list_one_namespace_only_is_not_told_of_others(
+    world: Any, stored: ObjectRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = world.kubernetes.list_all
+
+    def list_all(kind: ResourceKind, namespaces: Sequence[str] = ()) -> Any:
+        if not namespaces:
+            raise Unauthorized("Kubernetes refused it (403): no.")
+        return listed(kind, namespaces)
+
+    world.context_namespace = "default"
+    monkeypatch.setattr(world.kubernetes, "list_all", list_all)
+    answer = world.run("pause", "orders")
+    assert answer.code == 1
+    assert answer.err.splitlines() == [
+        "error: There is no BrokerBandwidthPolicy orders in namespace default (known: none)."
+    ]
 
 
 @pytest.mark.parametrize(
