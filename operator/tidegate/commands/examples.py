@@ -132,6 +132,9 @@ tidegate ledger import --zookeeper zk-1:2181 \
 tidegate rollup job --policy streaming/orders \
     --window-start 2026-11-22T07:00:00Z \
     --window-end 2026-11-22T08:00:00Z
+# Publish five minutes of the current hour
+tidegate rollup job --policy streaming/orders \
+    --window-start 2026-11-22T08:00:00Z --window-end 2026-11-22T08:05:00Z
 = rollup run
 # Build tables of the last day from a Prometheus
 tidegate rollup run --prometheus http://localhost:9090 --from 1d \

@@ -143,7 +143,8 @@ def create(
     }
     parse_object(manifest, strict=True)
     kubernetes = None if is_dry or source is None else source.kubernetes
-    _create(around, kubernetes, manifest, output, policy_key=policy_key)
+    is_checked = source is not None or level is not None
+    _create(around, kubernetes, manifest, output, policy_key=policy_key, is_checked=is_checked)
 
 
 def _looked_up(around: CommandContext, named: PolicyOptions, *, is_dry: bool) -> PolicySource:
@@ -170,6 +171,7 @@ def _create(
     output: OutputFormat,
     *,
     policy_key: str,
+    is_checked: bool,
 ) -> None:
     """Create it and say so; without Kubernetes it is only printed."""
     where, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
@@ -186,6 +188,8 @@ def _create(
     def show(page: Page) -> None:
         made = "would be created; nothing was" if is_dry else "was created"
         page.say(f"QuotaOverride {where}/{name} {made}. It ends at {ends} by itself.", "bold")
+        if not is_checked:
+            page.say(f"No cluster was asked whether a tier of policy {policy_key} has this member.")
         page.say(f"What it does: tidegate plan {policy_key}")
         page.say(f"End it early: kubectl delete qo {name} -n {where}")
 
