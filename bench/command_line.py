@@ -85,11 +85,10 @@ def _slowest_help() -> Figure:
 def _plan() -> Figure:
     """Of the files in examples/, whose members get their quotas."""
     folder = Path(__file__).parents[1] / "examples"
-    with KafkaLab(brokers=1) as kafka:
+    with KraftLab(brokers=1) as kafka:
         kafka.create_topic("acc", [[1], [1], [1]])
-        addresses = ["--zookeeper", kafka.zookeeper_connect]
-        addresses += ["--bootstrap-servers", kafka.bootstrap_servers]
-        argv = [*_TIDEGATE[1], "plan", "-f", str(folder), *addresses]
+        address = ["--bootstrap-servers", kafka.bootstrap_servers]
+        argv = [*_TIDEGATE[1], "plan", "-f", str(folder), *address]
         times = [processor_seconds(argv, codes=(2,)) for _ in range(12)][1:]
     what = "`tidegate plan -f examples/` on one broker on loopback"
     return _figure(what, times, PLAN_BOUND_SECONDS)
