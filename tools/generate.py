@@ -19,6 +19,8 @@ import typer
 import yaml
 
 from tidegate.cli import EPILOGUE, app
+from tidegate.commands.examples import EXAMPLES
+from tidegate.commands.help_page import type_words
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.commands.simulation_plot import simulation_svg
 from tidegate.resources.crd import Schema, crd_document, object_schema
@@ -367,8 +369,10 @@ CLI_HEAD = f"""\
 `kubectl-tidegate`, which is installed beside it. `source <(tidegate completion bash)` makes the shell complete commands and options on Tab
 (also zsh and fish); the command starts Python each time, so put its output into a file rather than that line into `.bashrc`.
 
-Name a policy as `POLICY` or `NAMESPACE/POLICY` after the command; if there is only one, leave it out. `-n`, `-A`, `--context` and
-`--as` are kubectl's; without `-n` every namespace is searched. `-f` always names manifests.
+Name a policy as `POLICY` or `NAMESPACE/POLICY` after the command; if there is only one, leave it out. `-n`, `-A`, `--kubeconfig`,
+`--context` and `--as` are kubectl's, and may stand before the command too. Without `-n`, commands that only read search every namespace.
+Commands that write (`pause`, `resume`, `override`, `confirm-removal`, `resync`, `ledger`) act in the namespace of the kubeconfig's context,
+and in no other that was not named. `--dry-run=client` prints a request without sending it. `-f` always names manifests, of at most 1 MiB.
 
 {EPILOGUE}
 
@@ -384,7 +388,8 @@ def cli_page() -> str:
     parts = [CLI_HEAD]
     for name, command in _commands(typer.main.get_command(app)):
         parts.append(
-            f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n| Option | Meaning |\n|---|---|\n"
+            f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n```sh\n{EXAMPLES[name]}\n```\n\n"
+            "| Option | Meaning |\n|---|---|\n"
         )
         parts.extend(_option_row(option) for option in command.params if not option.hidden)
     return "".join(parts)
@@ -424,7 +429,7 @@ def _choices(option: Any) -> str:
     return (
         "|".join(member.value for member in type(default))
         if isinstance(default, Enum)
-        else option.bare_type().upper()
+        else type_words(option.bare_type())
     )
 
 
