@@ -13,6 +13,7 @@ from tidegate.commands.findings import (
     Finding,
     broker_words,
     clock_finding,
+    failed,
     ok,
     problem,
     unknown,
@@ -124,10 +125,9 @@ def examine_metrics(
 
 
 def _no_prometheus(error: TidegateError) -> Finding:
-    return problem(
+    return failed(
         "prometheus",
-        error.reason,
-        error.message,
+        error,
         _NOT_MEASURED,
         "Check spec.metrics.prometheus: url, tls, and the Secret with the login.",
     )
