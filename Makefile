@@ -181,6 +181,11 @@ walk-tutorials: setup ## Paste two tutorials line by line in an empty home direc
 	$(PYTHON) -m lab prepare
 	$(PYTHON) -m pytest tests/integration/commands/walked_tutorials.py -s $(PYTEST)
 
+.PHONY: walk-guide
+walk-guide: setup ## Type README and the user guide as printed, in a fresh clone on real parts, and time the first episode in a browser (root, minutes)
+	$(PYTHON) -m lab prepare
+	$(PYTHON) -m pytest tests/integration/commands/walked_guide.py -s $(PYTEST)
+
 .PHONY: walk-strimzi
 walk-strimzi: setup ## Paste README's install block and the tutorial beside Strimzi in an empty home directory, on kind with a stand-in for Strimzi (root)
 	$(PYTHON) -m lab prepare kind

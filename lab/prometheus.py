@@ -149,6 +149,7 @@ class PrometheusLab:
 
     A context manager that returns once each was scraped once. With `access` it lets in no one else.
     With `configuration` it scrapes by that, in which `targets` are to be.
+    Without, every series gets these `labels`.
     """
 
     def __init__(
@@ -161,8 +162,10 @@ class PrometheusLab:
         start_timeout_seconds: int = _START_TIMEOUT_SECONDS,
         access: WebAccess | None = None,
         configuration: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._given = configuration
+        self._labels = labels or {}
         self._start_timeout_seconds = start_timeout_seconds
         self.targets = tuple(targets)
         self._access = access
@@ -285,7 +288,10 @@ class PrometheusLab:
         return [
             {
                 "targets": [target.address],
-                "labels": {} if target.broker_id is None else {"broker": str(target.broker_id)},
+                "labels": {
+                    **self._labels,
+                    **({} if target.broker_id is None else {"broker": str(target.broker_id)}),
+                },
             }
             for target in mine
         ]
@@ -321,9 +327,13 @@ class PrometheusLab:
 
 @contextmanager
 def monitoring(
-    kafka: BrokersLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1
+    kafka: BrokersLab,
+    *,
+    further: Sequence[ScrapeTarget] = (),
+    scrape_interval_seconds: int = 1,
+    labels: Mapping[str, str] | None = None,
 ) -> Iterator[PrometheusLab]:
-    """A Prometheus over the brokers of `kafka` and over `further` targets.
+    """A Prometheus over the brokers of `kafka` and over `further` targets, with these `labels`.
 
     It scrapes the brokers' JMX exporters, and in namespaces a node_exporter each. On loopback there
     is no NIC that belongs to one broker, so there is no node_exporter either, and that is reported.
@@ -350,7 +360,11 @@ def monitoring(
         host = kafka.network.gateway if kafka.network else "127.0.0.1"
         directory = kafka.run.path / "prometheus"
         prometheus = PrometheusLab(
-            targets, scrape_interval_seconds=scrape_interval_seconds, directory=directory, host=host
+            targets,
+            scrape_interval_seconds=scrape_interval_seconds,
+            directory=directory,
+            host=host,
+            labels=labels,
         )
         yield stack.enter_context(prometheus)
 

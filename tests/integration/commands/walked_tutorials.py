@@ -13,8 +13,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -76,30 +76,42 @@ class Walker:
         return done.stdout.split(f"{_MARK}\n")[1:]
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Path]:
-    """Kafka and its Prometheus at the addresses of the pages: the /etc/hosts for that.
+@contextmanager
+def cluster(
+    folder: Path, *, labels: Mapping[str, str] | None = None, names: Mapping[str, str] | None = None
+) -> Iterator[tuple[KafkaLab, Path]]:
+    """Kafka and its Prometheus at the addresses of the pages, and the /etc/hosts for that.
 
-    Three brokers with NICs of their own, below the chroot that the pages have.
+    Three brokers with NICs of their own, below the chroot that the pages have. `labels` are on
+    every series; `names` are further hosts.
     """
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaLab(brokers=3, namespaces=True, chroot="/kafka"))
         kafka.create_topic("orders", [[1, 2], [2, 3], [3, 1]])
-        prometheus = stack.enter_context(monitoring(kafka))
+        prometheus = stack.enter_context(monitoring(kafka, labels=labels))
         for address, host, port in (
             (kafka.zookeeper.connect, ZOOKEEPER_HOST, 2181),
             (prometheus.url.removeprefix("http://"), PROMETHEUS_HOST, 9090),
         ):
             at, _, at_port = address.rpartition(":")
             stack.enter_context(Proxy((at, int(at_port)), host=host, port=port))
-        file = tmp_path / "hosts"
-        names = {
+        file = folder / "hosts"
+        known = {
             "localhost": "127.0.0.1",
             "zk-1": ZOOKEEPER_HOST,
             "prometheus": PROMETHEUS_HOST,
+            "kafka": kafka.brokers[0].plan.host,
             **{f"kafka-{one.broker_id}": one.plan.host for one in kafka.brokers},
+            **(names or {}),
         }
-        file.write_text("".join(f"{address} {name}\n" for name, address in names.items()))
+        file.write_text("".join(f"{address} {name}\n" for name, address in known.items()))
+        yield kafka, file
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Path]:
+    """The /etc/hosts of somebody who reaches the cluster."""
+    with cluster(tmp_path) as (_, file):
         yield file
 
 
