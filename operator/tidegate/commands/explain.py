@@ -30,6 +30,7 @@ from tidegate.commands.options import AccessOptions, CommandOptions
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
+from tidegate.observe.broker_settings import FollowerReads, follower_reads_words
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
@@ -354,6 +355,7 @@ class Known:
     overrides: Mapping[Entity, Override] = field(default_factory=dict)
     outlook: Outlook = field(default_factory=Outlook)
     removed_by_strimzi: Mapping[Entity, str] = field(default_factory=dict)
+    reads: FollowerReads | None = None
 
 
 @options.command
@@ -399,13 +401,14 @@ def explain(
 
 
 def _answer(known: Known, subject: Subject) -> Explained:
+    keys = explain_client(known.quotas, subject, known.reports, known.overrides)
     warnings = (
         *known.warnings,
         *_not_allowed(known.reports, subject),
         *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
+        *_follower_words(known.reads, keys),
         *_general_warnings(known.quotas, subject),
     )
-    keys = explain_client(known.quotas, subject, known.reports, known.overrides)
     return Explained(subject, keys, known.brokers, warnings, known.outlook)
 
 
@@ -444,7 +447,19 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             decision.overridden.applied,
             outlook,
             dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
+            seen.reads,
         )
+
+
+def _follower_words(reads: FollowerReads | None, keys: Iterable[KeyExplanation]) -> Iterator[str]:
+    """What reads from followers mean for the client's fetch contract, if leaders scale it."""
+    fetch = QuotaKey.CONSUMER_BYTE_RATE
+    is_scaled = any(
+        one.key is fetch and one.report is not None and fetch in one.report.permitted_total
+        for one in keys
+    )
+    if is_scaled and reads is not None and reads.selectors:
+        yield f"{follower_reads_words(reads)}."
 
 
 def _replication_words(source: PolicySource) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -66,13 +66,6 @@ def warning(check: str, reason: Reason, what: str, so_what: str, to_do: str) -> 
 def problem(check: str, reason: Reason, what: str, so_what: str, to_do: str) -> Finding:
     """Something that keeps a part of Tidegate from working."""
     return Finding(check, State.PROBLEM, what, so_what, to_do, reason)
-
-
-def broker_words(brokers: Collection[int]) -> str:
-    """`broker 3`, `brokers 1, 2`; of more than ten the first ones, and how many more there are."""
-    shown = ", ".join(str(one) for one in sorted(brokers)[:10])
-    more = f" and {len(brokers) - 10} more" if len(brokers) > 10 else ""
-    return f"broker{'s' if len(brokers) > 1 else ''} {shown}{more}"
 
 
 def clock_finding(

@@ -14,6 +14,7 @@ from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import (
     Truth,
     Verdict,
+    follower_fetch,
     listed,
     policy_verdicts,
     ready,
@@ -395,6 +396,7 @@ def policy_verdict(
                 result.replication, wanted=spec.replication is not None, previous=previous
             ),
             *current,
+            *follower_fetch(result, previous=previous),
         ),
     )
 
