@@ -565,9 +565,10 @@ class KafkaLab(BrokersLab):
 
     It leaves nothing behind. `users` can log in by SASL PLAIN with `password(user)`; further ones
     can be made with `create_scram_user`. `server_properties` are added to every broker's settings,
-    and `racks` has the rack of each broker. With `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody
-    else from writing; `zookeeper_settings` are added to ZooKeeper's own. Its clock may be behind:
-    its nodes are old at once then. `chroot` is a path such as "/kafka". Namespaces need root.
+    and `racks` has the rack of each broker. With `zookeeper_logins`, the brokers log in to
+    ZooKeeper as the first of them and keep everybody else from writing; `zookeeper_settings` are
+    added to ZooKeeper's own. Its clock may be behind: its nodes are old at once then. `chroot` is a
+    path such as "/kafka". Namespaces need root.
     """
 
     def __init__(

@@ -181,8 +181,9 @@ class KraftLab(BrokersLab):
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
-    added to the settings of every node, and `racks` has the rack of each broker; `jars` gives other jars than those of this Kafka.
-    Namespaces need root; `beside` puts them on the network of another lab, which has to end later.
+    added to the settings of every node, and `racks` has the rack of each broker; `jars` gives other
+    jars than those of this Kafka. Namespaces need root; `beside` puts them on the network of
+    another lab, which has to end later.
     """
 
     def __init__(
