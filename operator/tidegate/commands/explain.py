@@ -30,7 +30,6 @@ from tidegate.commands.options import AccessOptions, CommandOptions
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
-from tidegate.observe.broker_settings import FollowerReads, follower_reads_words
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
@@ -345,7 +344,8 @@ ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 class Known:
     """A cluster's quotas and number of live brokers; with a policy also what it decides.
 
-    `removed_by_strimzi` says what to set for a quota that is gone.
+    `removed_by_strimzi` says what to set for a quota that is gone, `fetch_notes` what matters for a
+    fetch contract that leaders scale.
     """
 
     quotas: Mapping[Entity, StoredQuota]
@@ -355,7 +355,7 @@ class Known:
     overrides: Mapping[Entity, Override] = field(default_factory=dict)
     outlook: Outlook = field(default_factory=Outlook)
     removed_by_strimzi: Mapping[Entity, str] = field(default_factory=dict)
-    reads: FollowerReads | None = None
+    fetch_notes: tuple[str, ...] = ()
 
 
 @options.command
@@ -406,7 +406,7 @@ def _answer(known: Known, subject: Subject) -> Explained:
         *known.warnings,
         *_not_allowed(known.reports, subject),
         *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
-        *_follower_words(known.reads, keys),
+        *(known.fetch_notes if _fetch_is_scaled(keys) else ()),
         *_general_warnings(known.quotas, subject),
     )
     return Explained(subject, keys, known.brokers, warnings, known.outlook)
@@ -426,6 +426,8 @@ def explained(
 
 
 def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:
+    from tidegate.observe.broker_settings import follower_reads_notes
+
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
         observation = seen.observation
@@ -447,19 +449,17 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             decision.overridden.applied,
             outlook,
             dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
-            seen.reads,
+            follower_reads_notes(seen.reads, observation.tiers),
         )
 
 
-def _follower_words(reads: FollowerReads | None, keys: Iterable[KeyExplanation]) -> Iterator[str]:
-    """What reads from followers mean for the client's fetch contract, if leaders scale it."""
+def _fetch_is_scaled(keys: Iterable[KeyExplanation]) -> bool:
+    """Whether the client has a fetch contract that leaders scale."""
     fetch = QuotaKey.CONSUMER_BYTE_RATE
-    is_scaled = any(
+    return any(
         one.key is fetch and one.report is not None and fetch in one.report.permitted_total
         for one in keys
     )
-    if is_scaled and reads is not None and reads.selectors:
-        yield f"{follower_reads_words(reads)}."
 
 
 def _replication_words(source: PolicySource) -> Iterator[str]:
