@@ -1,5 +1,5 @@
-"""How long people wait for the command: the processor that `tidegate --help` takes, and a whole
-`tidegate doctor` on a sound cluster by the clock.
+"""How long people wait for the command: the processor that its start takes, for help, `version` and
+a plan of files, and a whole `tidegate doctor` on a sound cluster by the clock.
 
 Processor time is that of the process by the kernel, user and system together, so that other work on
 the machine counts little.
@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,30 +20,52 @@ from bench.results import Figure, cost_of
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from lab.kubernetes.tools import KubectlFailed
+from lab.kubernetes.tools import KubectlFailed, kube_binary
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
+from tidegate.commands.examples import EXAMPLES
 
 START_BOUND_SECONDS = 0.25
+COMMAND_BOUND_SECONDS = 0.3
+PLAN_BOUND_SECONDS = 0.8
 DOCTOR_BOUND_SECONDS = 3.0
 _DOCTOR_RUNS = 7
 _NAME = "bench"
 
 
 def start_figures() -> list[Figure]:
-    """The medians of `--help` and `--version`; what imports a command is shown beside them."""
+    """The medians of what needs no cluster, kubectl's beside them, and of a plan of examples/."""
+    kubectl = ("kubectl", [str(kube_binary()), "kubectl"])
     return [
         _start(["--help"], START_BOUND_SECONDS, runs=21),
         _start(["--version"], START_BOUND_SECONDS, runs=21),
-        _start(["plan", "--help"], None, runs=5),
+        _start(["version"], COMMAND_BOUND_SECONDS, runs=11),
+        _slowest_help(),
+        _start(["version", "--client"], None, runs=11, program=kubectl),
+        _start(["get", "--help"], None, runs=11, program=kubectl),
+        _plan(),
     ]
 
 
-def _start(arguments: Sequence[str], bound_seconds: float | None, *, runs: int) -> Figure:
-    processor_seconds(arguments)  # the first run reads the files of the modules
-    times = [processor_seconds(arguments) for _ in range(runs)]
+_TIDEGATE = ("tidegate", [sys.executable, "-m", "tidegate"])
+
+
+def _start(
+    arguments: Sequence[str],
+    bound_seconds: float | None,
+    *,
+    runs: int,
+    program: tuple[str, list[str]] = _TIDEGATE,
+) -> Figure:
+    name, argv = program
+    processor_seconds([*argv, *arguments])  # the first run reads the files of the modules
+    times = [processor_seconds([*argv, *arguments]) for _ in range(runs)]
+    return _figure(f"`{name} {' '.join(arguments)}`", times, bound_seconds)
+
+
+def _figure(what: str, times: Sequence[float], bound_seconds: float | None) -> Figure:
     return Figure(
-        f"processor of `tidegate {' '.join(arguments)}`, median of {runs}",
+        f"processor of {what}, median of {len(times)}",
         median(times),
         "s",
         bound_seconds,
@@ -50,8 +73,29 @@ def _start(arguments: Sequence[str], bound_seconds: float | None, *, runs: int) 
     )
 
 
-def processor_seconds(arguments: Sequence[str]) -> float:
-    """User and system time of one run. Raises RuntimeError where it ends with another code than 0.
+def _slowest_help() -> Figure:
+    """That of every command is measured, and the slowest shown."""
+    figures = [
+        _start([*name.split(), "--help"], COMMAND_BOUND_SECONDS, runs=3) for name in EXAMPLES
+    ]
+    slowest = max(figures, key=lambda one: one.value)
+    return replace(slowest, name=f"slowest help of {len(figures)} commands: {slowest.name}")
+
+
+def _plan() -> Figure:
+    """Of the files in examples/, whose members get their quotas."""
+    folder = Path(__file__).parents[1] / "examples"
+    with KraftLab(brokers=1) as kafka:
+        kafka.create_topic("acc", [[1], [1], [1]])
+        address = ["--bootstrap-servers", kafka.bootstrap_servers]
+        argv = [*_TIDEGATE[1], "plan", "-f", str(folder), *address]
+        times = [processor_seconds(argv, codes=(2,)) for _ in range(12)][1:]
+    what = "`tidegate plan -f examples/` on one broker on loopback"
+    return _figure(what, times, PLAN_BOUND_SECONDS)
+
+
+def processor_seconds(argv: Sequence[str], codes: Collection[int] = (0,)) -> float:
+    """User and system time of one run. Raises RuntimeError where it ends with another code.
 
     It runs in an empty folder, where no checkout can take the place of what is installed.
     """
@@ -60,16 +104,16 @@ def processor_seconds(arguments: Sequence[str]) -> float:
         os.chdir(folder)
         try:
             process = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-m", "tidegate", *arguments],
+                argv[0],
+                list(argv),
                 os.environ,
                 file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
             )
             _, status, usage = os.wait4(process, 0)
         finally:
             os.chdir(here)
-    if status:
-        raise RuntimeError(f"tidegate {' '.join(arguments)} ended with status {status}")
+    if (code := os.waitstatus_to_exitcode(status)) not in codes:
+        raise RuntimeError(f"{' '.join(argv)} ended with code {code}")
     return usage.ru_utime + usage.ru_stime
 
 

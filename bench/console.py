@@ -24,7 +24,13 @@ from tidegate_logic.model import Direction
 
 BROKERS, MEMBERS = 50, 1000
 _VIEWS, _UPDATES, _PLAYS, _REST_SECONDS = 5, 10, 3, 60
-_ROWS = "document.querySelectorAll('section[aria-labelledby=below] tbody tr').length === {}"
+_CHARTS, _RANGES = 10, (("24 h", 86_400), ("1 h", 3600))
+_DRAWN = (
+    "(() => {{ const one = document.querySelector('figure[data-key=brokers]'); const drawn = "
+    "JSON.parse(one.dataset.chart); return drawn.end - drawn.begin === {} && "
+    "one.dataset.drawn === '{}'; }})()"
+)
+_ROWS = "document.querySelector('[data-count]')?.dataset.count === '{}'"
 
 
 def console_figures() -> list[Figure]:
@@ -46,7 +52,10 @@ def _pages() -> list[Figure]:
         began = _processor_seconds(process)
         views = [_view(page, address) for _ in range(_VIEWS)]
         viewed = _processor_seconds(process)
-        updates = [_update(server, page, 3 + number) for number in range(_UPDATES)]
+        updates = [_update(server, page, 6 + number) for number in range(_UPDATES)]
+        updated = _processor_seconds(process)
+        charts = [_chart(page, *_RANGES[number % 2]) for number in range(_CHARTS)]
+        _chart(page, "15 min", 900)
         before = _processor_seconds(process)
         page.wait_for_timeout(_REST_SECONDS * 1000)
         after = _processor_seconds(process)
@@ -70,7 +79,15 @@ def _pages() -> list[Figure]:
             "s",
             0.3,
             f"best {min(updates):.2f} s, worst {max(updates):.2f} s; "
-            f"{(before - viewed) / _UPDATES:.2f} s of the console's processor each",
+            f"{(updated - viewed) / _UPDATES:.2f} s of the console's processor each",
+        ),
+        Figure(
+            f"{what}: from the click to the chart of a day, median of {_CHARTS // 2}",
+            median(charts[::2]),
+            "s",
+            1.0,
+            f"best {min(charts[::2]):.2f} s, worst {max(charts[::2]):.2f} s; {2 * BROKERS} lines; "
+            f"of an hour {median(charts[1::2]):.2f} s",
         ),
         Figure(f"{what}: memory with one viewer", resident / 1e6, "MB", 250),
         Figure(
@@ -132,6 +149,14 @@ def _update(server: "subprocess.Popen[bytes]", page: Page, throttled: int) -> fl
     server.stdout.readline()
     begin = time.perf_counter()
     page.wait_for_function(_ROWS.format(2 * throttled), polling=10)
+    return time.perf_counter() - begin
+
+
+def _chart(page: Page, words: str, seconds: int) -> float:
+    """Until it is drawn in the browser, and not only sent."""
+    begin = time.perf_counter()
+    page.get_by_role("button", name=words, exact=True).click()
+    page.wait_for_function(_DRAWN.format(seconds, 2 * BROKERS), polling=10)
     return time.perf_counter() - begin
 
 

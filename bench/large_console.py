@@ -138,12 +138,12 @@ def large_measured(brokers: int, members: int, now: float, *, seed: int = 1) -> 
 
 
 def large_past(brokers: int, now: float) -> Past:
-    """A quarter of an hour of every NIC, and an hour in which every level kept its contract."""
+    """A day of every NIC by the minute, and an hour in which every level kept its contract."""
     chance = random.Random(0)
     return Past(
         {
             (broker, way): [
-                (now - 15.0 * back, chance.uniform(0.2, 0.9)) for back in range(60, 0, -1)
+                (now - 60.0 * back, chance.uniform(0.2, 0.9)) for back in range(1440, 0, -1)
             ]
             for broker in range(1, brokers + 1)
             for way in Direction

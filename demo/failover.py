@@ -283,7 +283,7 @@ class Play:
         )
 
     def _apply_resources(self) -> None:
-        self._command("kubectl apply -f examples/")
+        self._command("kubectl apply -f examples/ (mode: Enforce)")
         declared = declared_resources(self._parts.kafka, self._scale.contract_bytes_per_second)
         self._kubectl("apply", "-f", "-", document=declared)
         ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")

@@ -66,8 +66,8 @@ class Beside(Generic[T]):
         return self._opened.result()
 
 
-# What the user declares in the demo: the files of `examples/`, with this run's addresses and
-# contract filled in.
+# What the user declares in experiment 1: the files of `examples/`, with this run's addresses and
+# contract filled in, and enforced.
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -80,12 +80,15 @@ NAMESPACE = "streaming"
 def declared_resources(kafka: BrokersLab, contract_bytes_per_second: int) -> str:
     """The examples as YAML documents for `kubectl apply -f -`.
 
-    Only addresses and alice's contract differ from the files, and without ZooKeeper they name none.
+    The example only observes, and throttles by load. Here it enforces, and has no limit: the
+    experiment is about leaders, and a limit would lower quotas as well.
     """
     documents = [document for name in _FILES for document in _documents(EXAMPLES / name)]
     for document in documents:
         if document["kind"] == "BrokerBandwidthPolicy":
             _fill_in_kafka(document["spec"]["kafka"], kafka)
+            document["spec"]["mode"] = "Enforce"
+            del document["spec"]["metrics"], document["spec"]["brokers"]
         if document["kind"] == "BusinessTier":
             _fill_in_contract(document, contract_bytes_per_second)
     return yaml.safe_dump_all(documents, sort_keys=False)
@@ -99,10 +102,10 @@ def _documents(path: Path) -> Iterator[dict[str, Any]]:
 
 def _fill_in_kafka(spec: dict[str, Any], kafka: BrokersLab) -> None:
     spec["bootstrapServers"] = kafka.bootstrap_servers
+    for key in ("quotaStore", "zookeeper"):
+        spec.pop(key, None)
     if isinstance(kafka, KafkaLab):
-        spec["zookeeper"]["connect"] = kafka.zookeeper_connect
-    else:
-        del spec["quotaStore"], spec["zookeeper"]
+        spec["zookeeper"] = {"connect": kafka.zookeeper_connect}
 
 
 def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> None:

@@ -1,21 +1,17 @@
 """The plots of the demo's report. They compute nothing but moving means.
 
-Drawn by the usage report's own module of SVG, so that both pages look alike.
+Drawn by the usage report's own module of SVG, so that both pages look alike. Those of experiments 2
+and 3 are in `episode_plots`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Iterator, Sequence
 
 from demo.episode import Playing
 from demo.move_outcome import LEADER_RATE, MoveOutcome
 from demo.outcome import Outcome
 from demo.script import (
     BROKER,
-    BUSINESSES,
-    CONTRACT,
     HEALTHY_LEADERS,
-    LEVELS,
     LIMIT,
     NIC,
     NIC_LIMIT,
@@ -25,115 +21,17 @@ from demo.script import (
     Regime,
 )
 from demo.shift_outcome import DELAY_SECONDS, ShiftOutcome
+from demo.strip import LEFT, RIGHT, Strip, megabytes, ticks_of, time_axis
 from demo.words import Mark, MarkKind
 from lab.episodes import NIC_MEAN_SECONDS
-from lab.rates import SAWTOOTH_SECONDS, ByteSeries
-from tidegate.report.svg import (
-    WIDTH,
-    Markup,
-    Plot,
-    Point,
-    Rows,
-    Scale,
-    area,
-    bar,
-    element,
-    horizontal_axis,
-    horizontal_line,
-    labelled,
-    line,
-    plot,
-    round_ticks,
-    text,
-    vertical_axis,
-    vertical_line,
-)
+from lab.rates import SAWTOOTH_SECONDS
+from tidegate.report.svg import Markup, Plot, Point, Scale, area, horizontal_line, line, plot, text
 
-_LEFT, _RIGHT = 56, WIDTH - 84  # at the right: the names of horizontal lines
 _MARKS = {
     MarkKind.KILL: ("kill", "start"),
     MarkKind.RETURN: ("return", "end"),
     MarkKind.QUOTA: ("quota dotted", "start"),
 }
-_QUOTA_TICKS = (1, 2, 5, 10, 20, 60)
-
-
-def _megabytes(rate: float) -> float:
-    return rate / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class _Strip:
-    """A part of a plot with a time axis: seconds along x, another quantity along y.
-
-    It reaches from `top` to `bottom`.
-    """
-
-    across: Scale
-    upward: Scale
-
-    @property
-    def top(self) -> float:
-        return self.upward.end
-
-    @property
-    def bottom(self) -> float:
-        return self.upward.begin
-
-    def points(self, times: Iterable[float], values: Iterable[float]) -> list[Point]:
-        return [
-            (self.across.at(time), self.upward.at(value))
-            for time, value in zip(times, values, strict=True)
-        ]
-
-    def axis(self, title: str, ticks: Iterable[float] | None = None) -> Markup:
-        """Its scale along y, at round values if none are given."""
-        shown = labelled(_ticks(self.upward) if ticks is None else ticks)
-        return vertical_axis(self.upward, shown, left=_LEFT, right=_RIGHT, title=title)
-
-    def vertical(self, at: float, class_: str) -> Markup:
-        return vertical_line(self.across.at(at), self.top, self.bottom, class_=f"line {class_}")
-
-    def level(
-        self,
-        value: float,
-        class_: str,
-        name: str,
-        *,
-        begin: float | None = None,
-        end: float | None = None,
-    ) -> Markup:
-        """A horizontal line from `begin` to `end`, or edge to edge, with its name at the right."""
-        left, right = (
-            self.across.at(edge) if edge is not None else side
-            for edge, side in ((begin, _LEFT), (end, _RIGHT))
-        )
-        y = self.upward.at(value)
-        names = [
-            text(part, _RIGHT + 6, y + 4 + 15 * row, class_=f"{class_} small")
-            for row, part in enumerate(name.split("\n"))
-        ]
-        return element("g", horizontal_line(y, left, right, class_=f"line {class_}"), *names)
-
-    def span(self, begin: float, end: float, class_: str) -> Markup:
-        """A coloured background from one time to another."""
-        left, right = self.across.at(begin), self.across.at(end)
-        return bar(
-            left, self.top, right - left, self.bottom - self.top, class_=f"background {class_}"
-        )
-
-
-def _ticks(upward: Scale, *, count: int = 5) -> list[float]:
-    return [tick for tick in round_ticks(upward.high, count=count) if tick <= upward.high]
-
-
-def _time_axis(across: Scale, top: float, bottom: float, title: str) -> Markup:
-    step = round_ticks(across.high - across.low, count=9)[1]
-    first = ceil(across.low / step)
-    ticks = [step * place for place in range(first, int(across.high // step) + 1)]
-    return horizontal_axis(across, labelled(ticks), top=top, bottom=bottom, title=title)
-
-
 # Experiment 1: the total over time
 
 
@@ -141,13 +39,13 @@ def total_plot(outcome: Outcome) -> Plot:
     """The total over time with kills, returns and quota writes, against the promise."""
     promised = _promised(outcome)
     times, rates = _moving_means(outcome)
-    strip = _Strip(_run_scale(outcome), Scale(0, max([*rates, promised]) * 1.08, 330, 62))
+    strip = Strip(_run_scale(outcome), Scale(0, max([*rates, promised]) * 1.08, 330, 62))
     upper = strip.points(times, rates)
     marks = _shown_marks(outcome)
     parts = [
         *_regimes(outcome, strip),
         strip.axis("MB/s"),
-        _time_axis(
+        time_axis(
             strip.across, strip.bottom, strip.bottom + 4, "seconds since the experiment began"
         ),
         area(upper, [(x, strip.bottom) for x, _ in (upper[0], upper[-1])], class_="total faint"),
@@ -182,7 +80,7 @@ def total_plot(outcome: Outcome) -> Plot:
 
 
 def _promised(outcome: Outcome) -> float:
-    return _megabytes(outcome.scale.contract_bytes_per_second * len(HEALTHY_LEADERS))
+    return megabytes(outcome.scale.contract_bytes_per_second * len(HEALTHY_LEADERS))
 
 
 def _span(outcome: Outcome) -> tuple[float, float]:
@@ -191,7 +89,7 @@ def _span(outcome: Outcome) -> tuple[float, float]:
 
 def _run_scale(outcome: Outcome) -> Scale:
     start, end = _span(outcome)
-    return Scale(0, end - start, _LEFT, _RIGHT)
+    return Scale(0, end - start, LEFT, RIGHT)
 
 
 def _moving_means(outcome: Outcome) -> tuple[list[float], list[float]]:
@@ -203,7 +101,7 @@ def _moving_means(outcome: Outcome) -> tuple[list[float], list[float]]:
     count = int((end - start - SAWTOOTH_SECONDS) * 2)
     times = [SAWTOOTH_SECONDS + step / 2 for step in range(max(1, count + 1))]
     return times, [
-        _megabytes(
+        megabytes(
             sum(
                 series.mean(start + time - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS)
                 for series in outcome.series.values()
@@ -213,7 +111,7 @@ def _moving_means(outcome: Outcome) -> tuple[list[float], list[float]]:
     ]
 
 
-def _regimes(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
+def _regimes(outcome: Outcome, strip: Strip) -> Iterator[Markup]:
     """A background for the time in which each regime decided the quota.
 
     A regime's phases follow each other.
@@ -229,7 +127,7 @@ def _regimes(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
         yield text(regime.value, middle, 16, anchor="middle", class_="strong")
 
 
-def _measured_windows(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
+def _measured_windows(outcome: Outcome, strip: Strip) -> Iterator[Markup]:
     """A line over every measured window, with its steady mean."""
     start, y = _span(outcome)[0], strip.bottom - 8
     for result in outcome.results:
@@ -238,7 +136,7 @@ def _measured_windows(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
         )
         yield horizontal_line(y, begin, finish, class_="line measured")
         yield text(
-            f"{_megabytes(result.total):.1f} MB/s",
+            f"{megabytes(result.total):.1f} MB/s",
             (begin + finish) / 2,
             y - 6,
             anchor="middle",
@@ -254,7 +152,7 @@ def _shown_marks(outcome: Outcome) -> list[Mark]:
     ]
 
 
-def _mark_names(outcome: Outcome, strip: _Strip, marks: Sequence[Mark]) -> Iterator[Markup]:
+def _mark_names(outcome: Outcome, strip: Strip, marks: Sequence[Mark]) -> Iterator[Markup]:
     """The name of each line above it.
 
     Of quota writes close together (a lowering in steps) only the last is named.
@@ -279,130 +177,6 @@ def _mark_names(outcome: Outcome, strip: _Strip, marks: Sequence[Mark]) -> Itera
         )
 
 
-# Experiments 2 and 3: one episode; 0 on the time axis is when the limit was lowered
-
-
-def episode_plot(episode: Playing, key: str, title: str, description: str) -> Plot:
-    """Rates, quotas and silences over time; tier states if the policy's status was watched."""
-
-    def since(at_seconds: float) -> float:
-        return at_seconds - episode.limited_at_seconds
-
-    across = Scale(since(episode.began_seconds), since(episode.ended_seconds), _LEFT, _RIGHT)
-    rates = _Strip(across, Scale(0, _megabytes(WANTED) * 1.25, 246, 26))
-    quotas = _Strip(across, Scale(0.8, 90, 394, 284, is_logarithmic=True))
-    silent, states = Rows(17, top=432, left=_LEFT), Rows(17, top=538, left=_LEFT)
-    bottom = states.at(len(LEVELS)) if episode.tiers else silent.at(len(LEVELS))
-    edges = [across.at(at) for at in (0.0, since(episode.raised_at_seconds))]
-    parts = [
-        *_rates(episode, rates, since),
-        quotas.axis("quota, MB/s", _QUOTA_TICKS),
-        *_quotas(episode, quotas, since),
-        *_level_names(silent, "no byte received"),
-        *_silences(episode, silent, across, since),
-        *(
-            [*_level_names(states, "state"), *_states(episode, states, across, since)]
-            if episode.tiers
-            else []
-        ),
-        *(vertical_line(x, rates.top, bottom, class_="line promise dashed") for x in edges),
-        _time_axis(across, bottom, bottom + 4, "seconds since the limit was lowered"),
-    ]
-    legend = [
-        (business.level.lower(), f"{business.level} ({business.user})") for business in BUSINESSES
-    ]
-    legend.append(("line nic", f"NIC, mean of {NIC_MEAN_SECONDS} s (thin: each second)"))
-    legend += [(state.lower(), state) for state in _STATES] if episode.tiers else []
-    return plot(key, title, description, parts, height=bottom + 42, legend=legend)
-
-
-_Since = Callable[[float], float]
-_STATES = ("Contract", "Stepping", "Throttled", "Relaxing")
-
-
-def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
-    """Tiers stacked as 12-second means, the NIC over them, and the limit while it is low.
-
-    The NIC is drawn in single seconds and as 24-second means.
-    """
-    times = range(int(episode.began_seconds) + 1, int(episode.ended_seconds) + 1)
-    shown = [since(time) for time in times]
-
-    def means(series: ByteSeries, seconds: int) -> list[float]:
-        """Of the last seconds before each time, in MB/s."""
-        return [_megabytes(series.mean(time - seconds, seconds)) for time in times]
-
-    yield strip.axis("MB/s")
-    base = [0.0] * len(shown)
-    for level in LEVELS:
-        top = [
-            low + rate
-            for low, rate in zip(
-                base, means(episode.moved_by(level), SAWTOOTH_SECONDS), strict=True
-            )
-        ]
-        yield area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
-        base = top
-    yield line(strip.points(shown, means(episode.nic, 1)), class_="nic thin")
-    yield line(strip.points(shown, means(episode.nic, NIC_MEAN_SECONDS)), class_="nic")
-    limit = _megabytes(LIMIT)
-    yield strip.level(
-        limit,
-        "over dashed",
-        f"limit\n{limit:g} MB/s",
-        begin=0.0,
-        end=since(episode.raised_at_seconds),
-    )
-
-
-def _quotas(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
-    """Each tier's quota on a logarithmic scale, which shows halvings as equal steps."""
-    for level in LEVELS:
-        steps = episode.writes_of(level)
-        times = [since(step.at_seconds) for step in steps] + [since(episode.ended_seconds)]
-        points: list[Point] = []
-        for step, begin, end in zip(steps, times, times[1:], strict=False):
-            quota = _megabytes(step.after or CONTRACT)
-            points += strip.points((max(begin, strip.across.low), end), (quota, quota))
-        if points:
-            yield line(points, class_=level.lower())
-
-
-def _silences(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
-    """A bar for every second in which a tier's client received nothing."""
-    for row, level in enumerate(LEVELS):
-        for begin, seconds in episode.silences(level):
-            yield _time_bar(
-                across, since(begin), since(begin) + seconds, rows.at(row), level.lower()
-            )
-
-
-def _states(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
-    """The state of each tier in the policy's status."""
-    for row, level in enumerate(LEVELS):
-        steps = [step for step in episode.tiers if step.level == level]
-        ends = [step.at_seconds for step in steps[1:]] + [episode.ended_seconds]
-        for step, end in zip(steps, ends, strict=True):
-            begin = max(since(step.at_seconds), across.low)
-            yield _time_bar(
-                across,
-                begin,
-                since(end),
-                rows.at(row),
-                step.state.lower() if step.state in _STATES else "others",
-            )
-
-
-def _time_bar(across: Scale, begin: float, end: float, top: float, class_: str) -> Markup:
-    return bar(across.at(begin), top + 3, across.at(end) - across.at(begin), 11, class_=class_)
-
-
-def _level_names(rows: Rows, title: str) -> Iterator[Markup]:
-    yield text(title, 0, rows.top - 9, class_="axis-title")
-    for row, level in enumerate(LEVELS):
-        yield rows.name(level, row)
-
-
 # Experiment 6: what was due and what was sent, below the broker's NIC
 
 
@@ -411,14 +185,14 @@ def shift_plot(outcome: ShiftOutcome, episode: Playing) -> Plot:
     start = outcome.limited_at_seconds
     times = range(int(outcome.began_seconds) + 1, int(outcome.ended_seconds) + 1)
     shown = [time - start for time in times]
-    across = Scale(shown[0], outcome.ended_seconds - start, _LEFT, _RIGHT)
-    nic = _Strip(across, Scale(0, _megabytes(WANTED) * 1.15, 146, 26))
+    across = Scale(shown[0], outcome.ended_seconds - start, LEFT, RIGHT)
+    nic = Strip(across, Scale(0, megabytes(WANTED) * 1.15, 146, 26))
     due, sent = (
-        [_megabytes(series.delivered_until(time)) for time in times]
+        [megabytes(series.delivered_until(time)) for time in times]
         for series in (outcome.due_series(), outcome.sent_series())
     )
-    queue = _Strip(across, Scale(0, max(*due, *sent, 0.1) * 1.1, 340, 190))
-    raised, limit = outcome.raised_at_seconds - start, _megabytes(LIMIT)
+    queue = Strip(across, Scale(0, max(*due, *sent, 0.1) * 1.1, 340, 190))
+    raised, limit = outcome.raised_at_seconds - start, megabytes(LIMIT)
     released = outcome.released_seconds()
     waits = [
         strip.span(first - start, (released or outcome.ended_seconds) - start, "fixed")
@@ -427,7 +201,7 @@ def shift_plot(outcome: ShiftOutcome, episode: Playing) -> Plot:
         for strip in (nic, queue)
     ]
     means = [
-        _megabytes(episode.nic.mean(time - NIC_MEAN_SECONDS, NIC_MEAN_SECONDS)) for time in times
+        megabytes(episode.nic.mean(time - NIC_MEAN_SECONDS, NIC_MEAN_SECONDS)) for time in times
     ]
     parts = [
         *waits,
@@ -438,7 +212,7 @@ def shift_plot(outcome: ShiftOutcome, episode: Playing) -> Plot:
         area(queue.points(shown, due), queue.points(shown, sent), class_="moved"),
         line(queue.points(shown, due), class_="promise dashed"),
         line(queue.points(shown, sent), class_="return"),
-        _time_axis(across, queue.bottom, queue.bottom + 4, "seconds since the limit was lowered"),
+        time_axis(across, queue.bottom, queue.bottom + 4, "seconds since the limit was lowered"),
     ]
     legend = [
         ("line nic", f"NIC of broker {BROKER}, mean of {NIC_MEAN_SECONDS} s"),
@@ -468,14 +242,14 @@ _MOVE_MEAN_SECONDS = 3
 def move_plot(outcome: MoveOutcome) -> Plot:
     """What L0 got and what was moved, the throttle, and how far L0 came behind."""
     start = outcome.began_seconds
-    across = Scale(0, outcome.ended_seconds - start, _LEFT, _RIGHT)
-    rates = _Strip(across, Scale(0, _megabytes(NIC) * 1.12, 276, 42))
-    ends = _Strip(across, Scale(0, _highest_foretold(outcome), 420, 318))
+    across = Scale(0, outcome.ended_seconds - start, LEFT, RIGHT)
+    rates = Strip(across, Scale(0, megabytes(NIC) * 1.12, 276, 42))
+    ends = Strip(across, Scale(0, _highest_foretold(outcome), 420, 318))
     moves = (outcome.unthrottled, outcome.followed)
     times = range(int(start) + 1, int(outcome.ended_seconds) + 1)
     shown = [time - start for time in times]
     read, sent = (
-        [_megabytes(one.mean(time - _MOVE_MEAN_SECONDS, _MOVE_MEAN_SECONDS)) for time in times]
+        [megabytes(one.mean(time - _MOVE_MEAN_SECONDS, _MOVE_MEAN_SECONDS)) for time in times]
         for one in (outcome.read, outcome.nic)
     )
     nothing = [0.0] * len(shown)
@@ -499,7 +273,7 @@ def move_plot(outcome: MoveOutcome) -> Plot:
                 class_="small",
             ),
         ]
-    wanted, limit = _megabytes(READER.demand), _megabytes(NIC_LIMIT)
+    wanted, limit = megabytes(READER.demand), megabytes(NIC_LIMIT)
     parts += [
         rates.axis("MB/s"),
         area(rates.points(shown, over), rates.points(shown, read), class_="moved"),
@@ -507,9 +281,9 @@ def move_plot(outcome: MoveOutcome) -> Plot:
         rates.level(wanted, "promise dashed", f"L0 wants\n{wanted:g} MB/s"),
         rates.level(limit, "over dashed", f"limit\n{limit:g} MB/s"),
         *_throttle(outcome, rates),
-        ends.axis("seconds until the end", _ticks(ends.upward, count=3)),
+        ends.axis("seconds until the end", ticks_of(ends.upward, count=3)),
         *_foretold(outcome, ends),
-        _time_axis(across, ends.bottom, ends.bottom + 4, "seconds since L0 began to read"),
+        time_axis(across, ends.bottom, ends.bottom + 4, "seconds since L0 began to read"),
     ]
     legend = [
         ("l0", f"L0 ({READER.user}), mean of {_MOVE_MEAN_SECONDS} s"),
@@ -531,7 +305,7 @@ def move_plot(outcome: MoveOutcome) -> Plot:
     )
 
 
-def _throttle(outcome: MoveOutcome, strip: _Strip) -> Iterator[Markup]:
+def _throttle(outcome: MoveOutcome, strip: Strip) -> Iterator[Markup]:
     """The leader's rate while it was set, drawn from what L0 wants upwards."""
     start, wanted = outcome.began_seconds, READER.demand
     steps = outcome.rate_steps(BROKER, LEADER_RATE)
@@ -539,7 +313,7 @@ def _throttle(outcome: MoveOutcome, strip: _Strip) -> Iterator[Markup]:
     ends = [*(at for at, _ in steps[1:]), outcome.ended_seconds]
     for (at, rate), end in zip(steps, ends, strict=True):
         if rate is not None:
-            top = min(_megabytes(wanted + rate), strip.upward.high)
+            top = min(megabytes(wanted + rate), strip.upward.high)
             points += strip.points((at - start, end - start), (top, top))
         elif points:
             yield line(points, class_="quota")
@@ -554,7 +328,7 @@ def _highest_foretold(outcome: MoveOutcome) -> float:
     return 1.1 * max([outcome.followed.watched_seconds, *seconds])
 
 
-def _foretold(outcome: MoveOutcome, strip: _Strip) -> Iterator[Markup]:
+def _foretold(outcome: MoveOutcome, strip: Strip) -> Iterator[Markup]:
     """Each estimate with the time at which it was made, and the time that was really left."""
     start, move = outcome.began_seconds, outcome.followed
     points = strip.points(

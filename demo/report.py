@@ -11,7 +11,7 @@ from itertools import groupby
 from jinja2 import Environment
 from markupsafe import Markup
 
-from demo import plots
+from demo import episode_plots, plots
 from demo.episode import Playing, ThrottlingOutcome, left_out_words, throttling_checks
 from demo.move_outcome import Foretold, Move, MoveOutcome, moved_words
 from demo.outcome import Outcome
@@ -76,7 +76,11 @@ def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
 
 
 def _render(name: str, **context: object) -> str:
-    return _environment().get_template(name).render(plots=plots, **context)
+    return (
+        _environment()
+        .get_template(name)
+        .render(plots=plots, episode_plots=episode_plots, **context)
+    )
 
 
 @cache

@@ -40,7 +40,7 @@ class Step(StrEnum):
     START_PRODUCERS = "three producers start, one for each partition"
     KILL_BROKER = "broker 3 is killed (SIGKILL)"
     REVIVE_BROKER = "broker 3 is started again and gets its leader back"
-    APPLY_RESOURCES = "kubectl apply -f examples/: Tidegate takes over, method Max"
+    APPLY_RESOURCES = "kubectl apply -f examples/, in mode Enforce: Tidegate takes over, method Max"
     PATCH_TO_MEAN = "kubectl patch: leaderScaling.method becomes Mean"
 
 

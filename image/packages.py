@@ -160,6 +160,12 @@ def _uv(*arguments: str) -> str:
     )
 
 
+def with_uv() -> dict[str, str]:
+    """This process's environment with the pinned uv first on its PATH. Raises `LabError`."""
+    given = _environment()
+    return given | {"PATH": os.pathsep.join([str(_uv_program().parent), given.get("PATH", "")])}
+
+
 def _environment() -> dict[str, str]:
     """This process's environment, less what would choose another Python.
 

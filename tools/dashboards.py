@@ -6,8 +6,10 @@ Pods. Variables choose namespaces and policies. The types are those of Grafana's
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from grafana_foundation_sdk.builders import (
     common,
     dashboard,
@@ -25,6 +27,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from tidegate_logic.decision import LevelState
 from tidegate_logic.throttle.decision import Phase
 
+_CHART: Final = Path(__file__).parents[1] / "charts" / "tidegate" / "Chart.yaml"
 _SOURCE: Final = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 _PICKED: Final = 'policy_namespace=~"$policy_namespace", policy=~"$policy"'
 _OF_POLICY: Final = "policy_namespace, policy"
@@ -577,17 +580,81 @@ DASHBOARDS: Final[dict[str, Callable[[], dashboard.Dashboard]]] = {
 }
 
 
+# What is marked in all panels of a dashboard while it lasts: name, PromQL, words, colour.
+_MARKED: Final = {
+    "tidegate": [
+        ("Throttled", of("tier_state", "level, state", more=_THROTTLED), "{{level}}", _RED),
+        (
+            "Quotas held",
+            of("hold_since_timestamp_seconds", "reason"),
+            f"{_NAMED}: {{{{reason}}}}",
+            _GREY,
+        ),
+    ],
+    "tidegate-tenant": [
+        (
+            "Throttled",
+            of("member_state", _OF_MEMBER, picked=_MINE, more=_THROTTLED),
+            "{{tier}}/{{member}}",
+            _RED,
+        ),
+    ],
+}
+# The chart puts the page of `runbookBase` there.
+RUNBOOK: Final = f"{yaml.safe_load(_CHART.read_text())['home']}/src/main/docs/operations.md"
+_LINKS: Final = [
+    {
+        "type": "dashboards",
+        "title": "Tidegate",
+        "tags": ["tidegate"],
+        "icon": "dashboard",
+        "asDropdown": False,
+        "includeVars": True,
+        "keepTime": True,
+        "targetBlank": False,
+    },
+    {
+        "type": "link",
+        "title": "What to do when",
+        "icon": "doc",
+        "tags": [],
+        "url": f"{RUNBOOK}#what-to-do-when",
+        "targetBlank": True,
+    },
+]
+
+
 def dashboard_json(build: Callable[[], dashboard.Dashboard]) -> str:
-    """The dashboard as Grafana imports it, with the ids of its panels in their order."""
+    """The dashboard as Grafana imports it, with the ids of its panels in their order, with marks
+    of what happened, and links. The SDK's annotations lack their words.
+    """
     document: dict[str, Any] = json.loads(json.dumps(build().build(), cls=JSONEncoder))
+    document["links"] = _LINKS
+    document["annotations"] = {
+        "list": [
+            {
+                "name": name,
+                "expr": f"{query} > 0",
+                "titleFormat": words,
+                "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                "enable": True,
+                "iconColor": colour,
+                "step": "30s",
+            }
+            for name, query, words, colour in _MARKED[document["uid"]]
+        ]
+    }
     for place, panel in enumerate(document["panels"], start=1):
         panel["id"] = place
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def queries(document: dict[str, Any]) -> list[tuple[str, str, bool]]:
-    """Each panel's title with its PromQL, and whether it is asked for one moment only."""
-    return [
+    """The title of each mark and panel with its PromQL, and whether it is asked for one moment
+    only.
+    """
+    marks = [(f"mark {one['name']}", one["expr"], False) for one in document["annotations"]["list"]]
+    return marks + [
         (panel["title"], target["expr"], bool(target.get("instant")))
         for panel in document["panels"]
         for target in panel.get("targets") or ()

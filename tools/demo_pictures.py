@@ -1,33 +1,33 @@
 """Takes the pictures of the documents out of the report of a run of the demo: `make demo`, then
 `make demo-pictures`.
 
-A plot in the report gets its colours from the page. Here it becomes a separate file: with the part
-of the page's style that it uses, its legend, and a background, so that it can be read on a light
-page and on a dark one. Nothing is drawn or computed again.
+A plot in the report gets its colours from the page. Here it becomes a separate file: with its
+colours, its legend, and a background, so that it can be read on a light page, on a dark one, and
+outside a browser. Nothing is drawn or computed again.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
+
+from tools.svg_colours import SVG, with_colours
 
 REPORT = Path("out/demo/report.html")
 PICTURES = {
     "total": Path("docs/broker-death.svg"),
     "episode-tidegate": Path("docs/throttling-episode.svg"),
+    "pauses-tidegate": Path("docs/throttling-pauses.svg"),
     "move": Path("docs/replication-move.svg"),
     "shift": Path("docs/messages-wait.svg"),
 }
 
 _MARGIN, _LEGEND_ROW, _KEY = 14, 20, 12
 _CHARACTER_WIDTH = 6.4  # of 12 px text
-_COLOURS = re.compile(r"light-dark\(((?:[^(),]|\([^()]*\))+),\s*((?:[^()]|\([^()]*\))+)\)")
-_COMMENT, _SCHEME = re.compile(r"/\*.*?\*/", re.DOTALL), "color-scheme:"
-_AT_RULE = re.compile(r"@[^{]*\{(?:[^{}]|\{[^{}]*\})*\}")
-_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_BACKGROUND = "svg rect.page:not(.target) { fill: var(--page); stroke: none }"
 _SVG = (
     r'<svg viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"[^>]*'
     r'aria-labelledby="{key}-title"[^>]*>(?P<drawn>.*?)</svg>'
@@ -48,12 +48,6 @@ class Plot:
     drawn: str
     legend: Sequence[tuple[str, str]]
 
-    @property
-    def classes(self) -> frozenset[str]:
-        """All classes that its marks and its legend have."""
-        named = re.findall(r'class="([^"]*)"', self.drawn) + [mark for mark, _ in self.legend]
-        return frozenset(name for names in named for name in names.split())
-
 
 def picture(report: str, key: str) -> str:
     """The plot `key` of a report as a file of its own. Raises NoSuchPlotError."""
@@ -61,17 +55,19 @@ def picture(report: str, key: str) -> str:
     legend, legend_height = _legend(plot)
     width, height = plot.width + 2 * _MARGIN, plot.height + legend_height + 2 * _MARGIN
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"',
+        f'<svg xmlns="{SVG}" viewBox="0 0 {width:g} {height:g}"',
         f'width="{width:g}" height="{height:g}" role="img"',
         f'aria-labelledby="{key}-title" aria-describedby="{key}-desc"',
         """font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12">""",
     )
-    return (
-        f"{' '.join(head)}\n<style>\n{_style(report, plot.classes)}</style>\n"
-        f'<rect width="100%" height="100%" style="fill:var(--page)"/>\n'
+    drawn = (
+        f"{' '.join(head)}\n"
+        '<rect class="page" width="100%" height="100%"/>\n'
         f'<g transform="translate({_MARGIN} {_MARGIN})">\n{_lines(plot.drawn)}\n{legend}'
-        "</g>\n</svg>\n"
+        "</g>\n</svg>"
     )
+    page = re.search(r"<style>(.*?)</style>", report, re.DOTALL)
+    return with_colours(drawn, (page[1] if page else "") + _BACKGROUND)
 
 
 def plot_of(report: str, key: str) -> Plot:
@@ -106,54 +102,6 @@ def _legend(plot: Plot) -> tuple[str, float]:
         parts.append(f'<text x="{x + _KEY + 6:g}" y="{y:g}">{escape(text)}</text>')
         x += length
     return "".join(f"{part}\n" for part in parts), (row + 1.5) * _LEGEND_ROW if parts else 0
-
-
-def _style(report: str, classes: frozenset[str]) -> str:
-    """The rules of the page that the picture needs: in light colours, and in dark ones for readers
-    who prefer these.
-    """
-    page = re.search(r"<style>(.*?)</style>", report, re.DOTALL)
-    rules = list(_rules(page[1] if page else "", classes))
-    light = [f"{selector} {{{_of_scheme(body, 1)}}}" for selector, body in rules]
-    dark = [f"{selector} {{{body}}}" for selector, body in _dark(rules)]
-    return "\n".join([*light, "@media (prefers-color-scheme: dark) {", *dark, "}", ""])
-
-
-def _rules(css: str, classes: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Selectors that can fit something in the picture, with their declarations; none of those for
-    narrow windows and for paper.
-    """
-    for selectors, body in _RULE.findall(_AT_RULE.sub("", _COMMENT.sub("", css))):
-        kept = [one.strip() for one in selectors.split(",") if _fits(one.strip(), classes)]
-        declared = [
-            " ".join(one.split()) for one in body.split(";") if one.strip() and _SCHEME not in one
-        ]
-        if kept and declared:
-            yield ", ".join(kept), "; ".join(declared)
-
-
-def _dark(rules: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """What differs in the dark: the declarations with two colours, with the second one."""
-    for selector, body in rules:
-        declared = [one for one in body.split("; ") if _COLOURS.search(one)]
-        if declared:
-            yield selector, _of_scheme("; ".join(declared), 2)
-
-
-def _of_scheme(declarations: str, number: int) -> str:
-    """With the first or the second of each two colours."""
-    return _COLOURS.sub(lambda colours: colours[number], declarations)
-
-
-def _fits(selector: str, classes: frozenset[str]) -> bool:
-    if selector == ":root":
-        return True
-    if "[" in selector or re.search(r":(?!not\()", selector):
-        return False
-    named = set(re.findall(r"\.([\w-]+)", re.sub(r":not\([^)]*\)", "", selector)))
-    tags = set(re.findall(r"(?:^|[\s>])([a-z]\w*)", selector))
-    drawn = {"svg", "g", "rect", "line", "polyline", "polygon", "path", "text"}
-    return tags <= drawn and named <= classes and bool(tags or named)
 
 
 def _lines(drawn: str) -> str:

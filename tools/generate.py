@@ -19,6 +19,8 @@ import typer
 import yaml
 
 from tidegate.cli import EPILOGUE, app
+from tidegate.commands.examples import EXAMPLES
+from tidegate.commands.help_page import type_words
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.commands.simulation_plot import simulation_svg
 from tidegate.resources.crd import Schema, crd_document, object_schema
@@ -249,18 +251,17 @@ def reasons_page() -> str:
 CHART_DIRECTORY = Path("charts/tidegate")
 CHART_README = CHART_DIRECTORY / "README.md"
 VALUES = CHART_DIRECTORY / "values.yaml"
-ALERTS = CHART_DIRECTORY / "alerts" / "tidegate.yaml"
 CHART_README_HEAD = CHART_DIRECTORY / "README.head.md"
 _NOTE = (
-    "<!-- Generated from README.head.md, values.yaml and alerts/tidegate.yaml by `make "
-    "generate`; do not edit by hand. -->\n"
+    "<!-- Generated from README.head.md and values.yaml by `make generate`; do not edit by "
+    "hand. -->\n"
 )
 
 
 @dataclass(frozen=True)
 class Value:
     """One key of the values with its path, its comment in one line and its default as JSON; a group
-    has no default.
+    has none, and neither has a value that is empty by default.
     """
 
     path: str
@@ -280,13 +281,9 @@ def described_values(text: str) -> tuple[Value, ...]:
     return () if root is None else tuple(_described(root, text.splitlines(), path=""))
 
 
-def readme(*, head: str, values: str, alerts: str) -> str:
-    """The whole page out of the three files' texts."""
-    return (
-        head.replace("\n", f"\n\n{_NOTE}", 1)
-        + _alert_table(alerts)
-        + _value_table(described_values(values))
-    )
+def readme(*, head: str, values: str) -> str:
+    """The whole page out of the two files' texts."""
+    return head.replace("\n", f"\n\n{_NOTE}", 1) + _value_table(described_values(values))
 
 
 def _described(node: yaml.Node, lines: list[str], *, path: str) -> Iterator[Value]:
@@ -308,12 +305,19 @@ def _described(node: yaml.Node, lines: list[str], *, path: str) -> Iterator[Valu
             yield Value(
                 full_path,
                 comment,
-                json.dumps(yaml.safe_load(yaml.serialize(below)), ensure_ascii=False),
+                _compact(yaml.safe_load(yaml.serialize(below))),
             )
         else:
             raise Undescribed(
                 f"{full_path} has no comment: say above it in values.yaml what it is for"
             )
+
+
+def _compact(default: Any) -> str:
+    """As JSON; empty for what is empty, which says nothing."""
+    if default in ("", [], {}):
+        return ""
+    return json.dumps(default, ensure_ascii=False, separators=(",", ":"))
 
 
 def _parts(node: yaml.Node, lines: list[str], path: str) -> Iterator[Value]:
@@ -337,38 +341,15 @@ def _comment_above(lines: list[str], mark: yaml.Mark) -> str:
     return " ".join(line.strip().removeprefix("#").strip() for line in lines[first : mark.line])
 
 
-def _alert_table(alerts: str) -> str:
-    rules = (rule for group in yaml.safe_load(alerts)["groups"] for rule in group["rules"])
-    return "\n## Alerts\n\n| Alert | Severity | After | Says |\n|---|---|---|---|\n" + "".join(
-        map(_alert_row, rules)
-    )
-
-
-def _alert_row(rule: Mapping[str, Any]) -> str:
-    says = _chart_cell(_plain(rule["annotations"]["summary"]))
-    return (
-        f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | "
-        f"{says} |\n"
-    )
-
-
-def _plain(summary: str) -> str:
-    """An alert's summary with the names of its labels instead of Prometheus's templates."""
-    return (
-        summary.replace("{{ $labels.", "<").replace(" }}", ">").replace("<", "*").replace(">", "*")
-    )
-
-
 def _value_table(values: tuple[Value, ...]) -> str:
     rows = (
-        f"| `{value.path}` | {_default(value)} | {_chart_cell(value.comment)} |\n"
-        for value in values
+        f"|`{value.path}`|{_default(value)}|{_chart_cell(value.comment)}|\n" for value in values
     )
     return "\n## Values\n\n| Value | Default | Meaning |\n|---|---|---|\n" + "".join(rows)
 
 
 def _default(value: Value) -> str:
-    return "" if value.default is None else f"`{_chart_cell(value.default)}`"
+    return f"`{_chart_cell(value.default)}`" if value.default else ""
 
 
 def _chart_cell(text: str) -> str:
@@ -388,8 +369,10 @@ CLI_HEAD = f"""\
 `kubectl-tidegate`, which is installed beside it. `source <(tidegate completion bash)` makes the shell complete commands and options on Tab
 (also zsh and fish); the command starts Python each time, so put its output into a file rather than that line into `.bashrc`.
 
-Name a policy as `POLICY` or `NAMESPACE/POLICY` after the command; if there is only one, leave it out. `-n`, `-A`, `--context` and
-`--as` are kubectl's; without `-n` every namespace is searched. `-f` always names manifests.
+Name a policy as `POLICY` or `NAMESPACE/POLICY` after the command; if there is only one, leave it out. `-n`, `-A`, `--kubeconfig`,
+`--context` and `--as` are kubectl's, and may stand before the command too. Without `-n`, commands that only read search every namespace.
+Commands that write (`pause`, `resume`, `override`, `confirm-removal`, `resync`, `ledger`) act in the namespace of the kubeconfig's context,
+and in no other that was not named. `--dry-run=client` prints a request without sending it. `-f` always names manifests, of at most 1 MiB.
 
 {EPILOGUE}
 
@@ -405,7 +388,8 @@ def cli_page() -> str:
     parts = [CLI_HEAD]
     for name, command in _commands(typer.main.get_command(app)):
         parts.append(
-            f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n| Option | Meaning |\n|---|---|\n"
+            f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n```sh\n{EXAMPLES[name]}\n```\n\n"
+            "| Option | Meaning |\n|---|---|\n"
         )
         parts.extend(_option_row(option) for option in command.params if not option.hidden)
     return "".join(parts)
@@ -445,7 +429,7 @@ def _choices(option: Any) -> str:
     return (
         "|".join(member.value for member in type(default))
         if isinstance(default, Enum)
-        else option.bare_type().upper()
+        else type_words(option.bare_type())
     )
 
 
@@ -517,7 +501,7 @@ def main() -> int:
     """Write or check every generated file, as the command line asks."""
     texts = {
         name: path.read_text(encoding="utf-8")
-        for name, path in (("head", CHART_README_HEAD), ("values", VALUES), ("alerts", ALERTS))
+        for name, path in (("head", CHART_README_HEAD), ("values", VALUES))
     }
     pages = {
         REASONS_PAGE: reasons_page(),

@@ -93,7 +93,7 @@ def keep(played: Episode, name: str) -> None:
 PICTURE = FOLDER / "episodes.svg"
 _SPEEDS = ("ladder", "drain")
 _LEVELS = ("L0", "L1", "L2", "L3")
-_LINES = {"nic": "--ink", **{level: f"--{level.lower()}" for level in _LEVELS}}
+_LINES = {"nic": "ink", **{level: level.lower() for level in _LEVELS}}
 _EVERY_SECONDS = 3
 _SHOWN_SECONDS = 200
 _TOP, _PANEL_HEIGHT, _ROW_HEIGHT = 96, 130, 176
@@ -137,7 +137,7 @@ def _legend() -> Iterator[Markup]:
     yield text(words, 400, 54, class_="faint")
     for place, (who, colour) in enumerate(_LINES.items()):
         at = 14 + 70 * place
-        yield line([(at, 50), (at + 22, 50)], style=f"stroke:var({colour});stroke-width:2")
+        yield line([(at, 50), (at + 22, 50)], stroke=colour, stroke_width=2)
         yield text("NIC" if who == "nic" else who, at + 28, 54)
 
 
@@ -159,7 +159,7 @@ def _curves(means: Mapping[str, Sequence[float]], across: Scale, upward: Scale) 
             for place, mean in enumerate(means[who])
         ]
         width = 1.6 if who == "nic" else 1.1
-        yield line(points, style=f"stroke:var({colour});stroke-width:{width}")
+        yield line(points, stroke=colour, stroke_width=width)
 
 
 def _read(path: Path) -> dict[str, list[float]]:

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import PurePath
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tidegate import __version__
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.output import ExitCode, Page
-from tidegate.errors import RetryLater, TidegateError
+from tidegate.commands.help_page import HelpfulCommand
+from tidegate.commands.output import ExitCode, Page, PatientStream
+from tidegate.errors import OutcomeUnknown, RetryLater, TidegateError
 
 EPILOGUE = (
     "Exit codes of every command: 0 done, or nothing to do; 1 an error, or only partly done; 2 "
@@ -87,6 +88,22 @@ def _hear_no_library() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
 
 
+def _with_light_help(command: Any) -> Any:
+    """The same command, whose unset --help is false: typer checks None with pydantic, the import of
+    which takes as long as all else that help needs.
+    """
+    made = command.get_help_option
+
+    def with_default(ctx: Any) -> Any:
+        option = made(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+    command.get_help_option = with_default
+    return command
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """One line of `tidegate --help`, and where the command is: a function, or a group."""
@@ -100,14 +117,18 @@ class _Entry:
         loaded = getattr(import_module(module, "tidegate.commands"), attribute)
         _hear_no_library()
         if isinstance(loaded, typer.Typer):
+            for registered in loaded.registered_commands:
+                registered.cls = HelpfulCommand
             group = typer.main.get_group(loaded)
             group.name, group.short_help = name, self.short_help
-            return group
+            for inner in group.commands.values():
+                _with_light_help(inner)
+            return cast(TyperGroup, _with_light_help(group))
         alone = typer.Typer(
             add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
         )
-        alone.command(name, short_help=self.short_help)(loaded)
-        return cast(TyperCommand, typer.main.get_command(alone))
+        alone.command(name, cls=HelpfulCommand, short_help=self.short_help)(loaded)
+        return cast(TyperCommand, _with_light_help(typer.main.get_command(alone)))
 
 
 _GROUPS = {
@@ -146,7 +167,7 @@ _GROUPS = {
     },
     "Other": {
         "help": _Entry("Show the help of a command.", "..cli:help_of"),
-        "version": _Entry("Show the version of Tidegate.", ".run:version"),
+        "version": _Entry("Show the version of Tidegate.", ".version:version"),
         "completion": _Entry("Print a shell completion script.", "..cli:completion"),
     },
 }
@@ -166,12 +187,44 @@ class _Commands(Mapping[str, AnyCommand]):
         return len(_ENTRIES)
 
 
+# kubectl's, and whether each takes a value
+_ANYWHERE = {
+    **dict.fromkeys(("--kubeconfig", "--context", "--as", "--namespace", "-n"), True),
+    **dict.fromkeys(("--all-namespaces", "-A", "--debug"), False),
+}
+
+
+def _behind_the_command(arguments: Sequence[str]) -> list[str]:
+    """The same command line with the options before the command put at its end."""
+    first: list[str] = []
+    rest = list(arguments)
+    while rest and (name := rest[0].partition("=")[0]) in _ANYWHERE:
+        count = 2 if _ANYWHERE[name] and "=" not in rest[0] else 1
+        first, rest = [*first, *rest[:count]], rest[count:]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *first, *rest[end:]] if rest else []
+
+
 class _LazyGroup(TyperGroup):
     """A group whose help is written without importing its commands."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = _Commands()  # type: ignore[assignment]  # it is only read from
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Let options of how to reach Kubernetes stand before the command too, as kubectl does, and
+        show the help where there is no command.
+        """
+        return super().parse_args(ctx, _behind_the_command(args) or ["--help"])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a value that does not fit is refused without a library's words."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Complete names of commands from their lines in the help, without importing them."""
@@ -197,7 +250,9 @@ class _LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=_LazyGroup,
     name="tidegate",
-    help="Keep Kafka brokers from saturating their network, with Kafka's own client quotas.",
+    help="Keep Kafka brokers from saturating their network, with Kafka's own client quotas.\n\n"
+    "`tidegate COMMAND --help` has examples. --kubeconfig, --context, --as and --namespace may "
+    "stand before the command or after it.",
     context_settings={"help_option_names": ["-h", "--help"]},  # commands inherit it
     epilog=EPILOGUE,
     no_args_is_help=True,
@@ -231,13 +286,13 @@ def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | 
 
     `arguments` are those after the program's name; None takes them from the process.
     """
-    around = surroundings or CommandContext()
+    around = surroundings or CommandContext(out=cast(TextIO, PatientStream(sys.stdout)))
     if _COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     try:
-        typer.main.get_command(app).main(
+        _with_light_help(typer.main.get_command(app)).main(
             args=arguments,
             prog_name=_program_name(sys.argv[0] if arguments is None else ""),
             complete_var=_COMPLETE_VARIABLE,
@@ -247,6 +302,8 @@ def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | 
         return _ended(end.code, around)
     except Exception as error:
         return _report_error(error, around)
+    finally:
+        around.out.flush()
     return around.exit_code
 
 
@@ -273,9 +330,13 @@ def _report_error(error: Exception, around: CommandContext) -> int:
         traceback.print_exception(error, file=around.err)
     page = Page(around.err)
     if isinstance(error, TidegateError):
-        page.say(f"error: {error.message}", "red")
-        if isinstance(error, RetryLater):
-            page.say("This may pass by itself. The same command can be repeated as it is.")
+        from tidegate.commands.words import own_words
+
+        page.say(f"error: {own_words(error.message)}", "red")
+        if isinstance(error, OutcomeUnknown):
+            page.say("It may have been done: check before you run the command again.")
+        elif isinstance(error, RetryLater):
+            page.say("This may be temporary: run the same command again.")
     else:
         page.say(f"error: a bug in Tidegate, {type(error).__name__}: {error}", "red")
         page.say("Please report it with the output of the same command and --debug.")

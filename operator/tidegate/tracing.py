@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from zlib import crc32
 
-from structlog.contextvars import bound_contextvars, get_contextvars
-
 from tidegate import __version__
 from tidegate.errors import UserActionRequired
 from tidegate_logic.reasons import Reason
@@ -28,6 +26,8 @@ _Attribute = str | int | float | bool
 
 def current_pass() -> str:
     """The id of the pass that this thread works for; "" = for none."""
+    from structlog.contextvars import get_contextvars  # a command waits for it and logs nothing
+
     return str(get_contextvars().get(PASS_FIELD, ""))
 
 
@@ -72,6 +72,8 @@ class Tracing:
     @contextmanager
     def of_pass(self, policy_key: str, pass_id: str) -> Iterator[Span]:
         """Around a whole pass: all that is logged, audited, posted and traced in it has its id."""
+        from structlog.contextvars import bound_contextvars
+
         with bound_contextvars(**{PASS_FIELD: pass_id}):
             namespace, _, name = policy_key.partition("/")
             with self.span(

@@ -29,7 +29,7 @@ from image import CONSOLE, FORWARDER, OPERATOR, ROLLUP, Edition, packages
 from lab.errors import LabError, say
 from lab.image_archive import architecture
 from lab.kubernetes.tools import Helm
-from tools.release import files, oci, plan, verify
+from tools.release import files, krew, oci, plan, verify
 from tools.release.oci import Layout
 from tools.release.plan import Pushed, Tree
 from tools.release.registry import SigningKey, Skopeo, local_registry, logins
@@ -80,6 +80,9 @@ class Release:
         self.make_chart(self._helm())
         packages.build_distributions(self.out)
         (self.out / ".gitignore").unlink(missing_ok=True)  # uv's own
+        (wheel,) = self.out.glob("*.whl")
+        archive = krew.write(self.out, wheel, version=self.version)
+        self._say(krew.try_out(archive, version=self.version, work=self._folder("plugin")))
         section = plan.section_of((ROOT / "CHANGELOG.md").read_text(), self.version)
         (self.out / "release-notes.md").write_text(plan.notes(section, self.pushed))
         self._say("chart, manifests and wheel are written")
@@ -187,6 +190,7 @@ class Release:
             folder=self.out,
         )
         (wheel,) = self.out.glob("*.whl")
+        yield verify.check_plugin(self.out)
         yield verify.check_wheel(wheel, version=self.version, work=self._folder("wheel"))
 
     def install(self, local: str) -> Iterator[str]:
@@ -235,8 +239,16 @@ class Release:
                 if edition.repository in images
             },
         )
+        described = files.released_description(
+            (files.CHART / "Chart.yaml").read_text(),
+            {name: one.pinned for name, one in images.items()},
+        )
         archive = files.write_chart(
-            helm, self.out, work=self._folder("chart"), values=values, version=self.version
+            helm,
+            self.out,
+            work=self._folder("chart"),
+            changed={"values.yaml": values, "Chart.yaml": described},
+            version=self.version,
         )
         manifest = files.install_manifest(helm, str(archive), version=self.version)
         (self.out / "install.yaml").write_text(manifest)
@@ -378,6 +390,7 @@ def tree_of(root: Path) -> Tree:
         version=packages.version(),
         versions=plan.versions(texts),
         changelog=(root / "CHANGELOG.md").read_text(),
+        home=str(files.chart_description()["home"]),
         changes=[line[3:] for line in _git("status", "--porcelain").splitlines()],
         tags=_git("tag", "--points-at", "HEAD").split(),
     )

@@ -59,14 +59,26 @@ def released_values(values: str, *, repository: str, digest: str, others: Mappin
     return values
 
 
-def write_chart(helm: Helm, out: Path, *, work: Path, values: str, version: str) -> Path:
-    """Package the chart with these values; the archive, `tidegate-VERSION.tgz`, in `out`.
+def released_description(text: str, images: Mapping[str, str]) -> str:
+    """Chart.yaml, with the names with digests of `images` instead of their names with tags in the
+    list that indexes of charts show.
+    """
+    for name, pinned in images.items():
+        text = re.sub(rf"^(      image: ){name}:\S+$", rf"\g<1>{pinned}", text, flags=re.MULTILINE)
+    return text
+
+
+def write_chart(
+    helm: Helm, out: Path, *, work: Path, changed: Mapping[str, str], version: str
+) -> Path:
+    """Package the chart with its `changed` files; the archive, `tidegate-VERSION.tgz`, in `out`.
 
     It has no times in it, so that the same chart has the same digest. Raises `LabError`.
     """
     copy = work / "tidegate"
     shutil.copytree(CHART, copy)  # makes `work` where it is not there
-    (copy / "values.yaml").write_text(values)
+    for name, text in changed.items():
+        (copy / name).write_text(text)
     helm.run("package", str(copy), "--destination", str(work))
     packed = work / f"tidegate-{version}.tgz"
     if not packed.exists():

@@ -102,8 +102,8 @@ def section_of(changelog: str, version: str) -> Section:
 class Tree:
     """The tree that is to be released, as Git and its files have it.
 
-    `versions` has the version by the place that names it, `changes` the paths that differ from the
-    commit, `tags` the tags of that commit.
+    `versions` has the version by the place that names it, `home` is the project's address in the
+    chart, `changes` are the paths that differ from the commit, `tags` the tags of that commit.
     """
 
     version: str
@@ -111,6 +111,7 @@ class Tree:
     changelog: str
     changes: Sequence[str]
     tags: Sequence[str]
+    home: str
 
 
 _REGISTRY = re.compile(
@@ -130,6 +131,7 @@ def refusals(
         *_version_refusals(tree),
         *_commit_refusals(tree),
         *_changelog_refusals(tree, today),
+        *_home_refusals(tree),
         *registry_refusals(registry),
         *([key_problem] if key_problem else []),
         *(
@@ -217,6 +219,15 @@ def _changelog_refusals(tree: Tree, today: date) -> Iterator[str]:
         )
 
 
+def _home_refusals(tree: Tree) -> Iterator[str]:
+    host = tree.home.partition("://")[2].partition("/")[0]
+    if host.endswith((".example", ".example.com")):
+        yield (
+            f"charts/tidegate/Chart.yaml names {tree.home} as the project's address, which is a "
+            f"placeholder. Write the real one there, wherever it stands, and run `make generate`."
+        )
+
+
 # The commit that is released: the version everywhere, and the changelog's section with its day.
 
 
@@ -227,6 +238,7 @@ PLACES: Mapping[str, str] = {
     "uv.lock": rf'^name = "tidegate"\nversion = "({_VERSION})"$',
     "operator/tidegate/__init__.py": rf'^__version__ = "({_VERSION})"$',
     "charts/tidegate/Chart.yaml": rf'^(?:version: |appVersion: ")({_VERSION}?)"?$',
+    "Dockerfile": rf'image\.version="({_VERSION})"',
     "image/Dockerfile": rf'image\.version="({_VERSION})"',
 }
 # names of images and archives, and labels, wherever pages, examples and tests have them
@@ -352,6 +364,10 @@ def notes(section: Section, pushed: Sequence[Pushed]) -> str:
             f"--namespace tidegate --create-namespace",
             "# or without Helm, from the files of this release:",
             "kubectl apply --server-side -f install.yaml",
+            "# the command line without a clone, by uv or as a plugin of kubectl:",
+            f"uvx --from tidegate-{section.version}-py3-none-any.whl tidegate --help",
+            "kubectl krew install --manifest=krew.yaml "
+            f"--archive=kubectl-tidegate-{section.version}.tar.gz",
             "```",
         ]
         if chart

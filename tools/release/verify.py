@@ -23,9 +23,10 @@ import yaml
 from image.build_tools import from_tree, run
 from image.packages import SITE
 from lab.errors import LabError
+from lab.image_archive import sha256
 from lab.kubernetes.tools import Helm
 from lab.packages import unpacked
-from tools.release import files, oci
+from tools.release import files, krew, oci
 from tools.release.oci import Layout
 from tools.release.plan import Pushed
 from tools.release.registry import (
@@ -224,6 +225,18 @@ def _images(rendered: str) -> Iterator[str]:
     for document in yaml.safe_load_all(rendered):
         pod = document.get("spec", {}).get("template", {}).get("spec", {})
         yield from (container["image"] for container in pod.get("containers", ()))
+
+
+def check_plugin(folder: Path) -> str:
+    """The manifest of the plugin names the archive beside it, by its digest."""
+    (platform_of,) = yaml.safe_load((folder / krew.MANIFEST).read_text())["spec"]["platforms"]
+    archive = folder / str(platform_of["uri"]).rpartition("/")[2]
+    if not archive.exists() or sha256(archive) != platform_of["sha256"]:
+        raise LabError(
+            f"{krew.MANIFEST} names {archive.name} with a digest that no such file here has, so "
+            f"krew would refuse it."
+        )
+    return f"plugin of kubectl: {krew.MANIFEST} names {archive.name} by its digest"
 
 
 def check_wheel(wheel: Path, *, version: str, work: Path) -> str:

@@ -15,24 +15,47 @@
 {{- default (ternary (include "tidegate.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
 {{- end }}
 
+{{/* An image's name in the registry of all images, where there is one: it takes the place of the host in the name. */}}
+{{- define "tidegate.fromRegistry" -}}
+{{- $parts := splitn "/" 2 .image }}
+{{- if not .registry }}{{ .image }}
+{{- else if and $parts._1 (or (regexMatch "[.:]" $parts._0) (eq $parts._0 "localhost")) }}{{ .registry }}/{{ $parts._1 }}
+{{- else }}{{ .registry }}/{{ .image }}
+{{- end }}
+{{- end }}
+
 {{- define "tidegate.image" -}}
 {{- with .Values.image }}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- $name := ternary (printf "%s@%s" .repository .digest) (printf "%s:%s" .repository (.tag | default $.Chart.AppVersion)) (ne .digest "") }}
+{{- include "tidegate.fromRegistry" (dict "image" $name "registry" $.Values.global.imageRegistry) }}
 {{- end }}
 {{- end }}
 
-{{/* The operator's image with Java and Spark on top of it has its name and tag, and a digest of its own. */}}
+{{/* An image beside the operator's, `.part`: it has its name and tag, and a digest of its own, unless values name it. */}}
+{{- define "tidegate.imageBeside" -}}
+{{- with .root.Values.image }}
+{{- $name := $.named | default (printf "%s-%s:%s" .repository $.part (.tag | default $.root.Chart.AppVersion)) }}
+{{- include "tidegate.fromRegistry" (dict "image" $name "registry" $.root.Values.global.imageRegistry) }}
+{{- end }}
+{{- end }}
+
+{{/* The operator's image with Java and Spark on top of it. */}}
 {{- define "tidegate.rollupImage" -}}
-{{- with .Values.image }}
-{{- $.Values.rollup.image | default (printf "%s-rollup:%s" .repository (.tag | default $.Chart.AppVersion)) }}
-{{- end }}
+{{- include "tidegate.imageBeside" (dict "root" . "part" "rollup" "named" .Values.rollup.image) }}
 {{- end }}
 
-{{/* The operator's image with confluent-kafka on top of it, named likewise. */}}
+{{/* The operator's image with confluent-kafka on top of it. */}}
 {{- define "tidegate.forwarderImage" -}}
-{{- with .Values.image }}
-{{- $.Values.delayQueues.image | default (printf "%s-forwarder:%s" .repository (.tag | default $.Chart.AppVersion)) }}
+{{- include "tidegate.imageBeside" (dict "root" . "part" "forwarder" "named" .Values.delayQueues.image) }}
 {{- end }}
+
+{{/* Secrets to pull images with: this chart's, and those of the charts around it, which may be bare names. */}}
+{{- define "tidegate.pullSecrets" -}}
+{{- $secrets := .Values.imagePullSecrets | default list }}
+{{- range .Values.global.imagePullSecrets }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- uniq $secrets | toJson }}
 {{- end }}
 
 {{- define "tidegate.releaseLabels" -}}

@@ -121,6 +121,13 @@ def open_kubernetes(
     return KubernetesClient(connect(kubeconfig, context, as_user), identity="tidegate-command")
 
 
+def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    """The namespace that kubectl would act in with this kubeconfig, or in the command's Pod."""
+    from tidegate.kube.client import context_namespace
+
+    return context_namespace(kubeconfig, context)
+
+
 def open_login(kubeconfig: Path | None, context: str | None, as_user: str | None) -> Login:
     """What the login may do that `open_kubernetes` uses."""
     from tidegate.kube.client import connect
@@ -147,6 +154,7 @@ class CommandContext:
     open_topology: OpenTopology = open_topology
     open_replication: OpenReplication = open_replication
     open_kubernetes: OpenKubernetes = open_kubernetes
+    context_namespace: Callable[[Path | None, str | None], str] = context_namespace
     open_reader: OpenReader = open_reader
     open_login: OpenLogin = open_login
     open_probe: Callable[[MetricsSettings], Probe] = open_probe
@@ -161,6 +169,11 @@ class CommandContext:
         from tidegate.settings import PolicyBounds
 
         return self.policy_bounds or PolicyBounds.of_environment(os.environ)
+
+    @property
+    def reader_has_left(self) -> bool:
+        """Whether nobody reads the output any more, so that a command without an end may end."""
+        return bool(getattr(self.out, "is_left", False))
 
     def now_ms(self) -> int:
         """The command's clock in milliseconds since the epoch."""

@@ -20,6 +20,7 @@ from tidegate.commands.findings import (
     Finding,
     State,
     clock_finding,
+    failed,
     finding_document,
     ok,
     problem,
@@ -46,6 +47,7 @@ from tidegate_logic.reasons import Reason
 from tidegate_logic.words import counted
 
 if TYPE_CHECKING:
+    from tidegate.kube.api import Kubernetes
     from tidegate.kube.login import Login, Right
 
 
@@ -155,10 +157,9 @@ class Examination:
             yield unknown("policy", "Not read: the right to list policies and tiers is missing.")
             return None
         except TidegateError as error:
-            yield problem(
+            yield failed(
                 "policy",
-                error.reason,
-                error.message,
+                error,
                 "Without a policy nothing is managed.",
                 "Apply a BrokerBandwidthPolicy; examples/00-policy.yaml is one to begin with.",
             )
@@ -182,10 +183,9 @@ class Examination:
 
 
 def _no_kubernetes(error: TidegateError) -> Finding:
-    return problem(
+    return failed(
         "kubernetes",
-        error.reason,
-        error.message,
+        error,
         f"Policies and tiers cannot be read. {QUOTAS_STAY}",
         "Check --kubeconfig and --context, the login in it, and the way to the API server.",
     )
@@ -339,12 +339,10 @@ def _mode(source: PolicySource) -> Iterator[Finding]:
             f"End the pause when it has served its purpose: tidegate resume {policy.key}",
         )
     elif policy.mode is Mode.OBSERVE:
-        yield warning(
+        yield ok(
             "policy",
-            Reason.OBSERVING,
-            what,
-            "Decisions are made and shown, and nothing is written to Kafka.",
-            "Look at tidegate plan; then set spec.mode to Enforce.",
+            f"{what} Nothing is written to Kafka until spec.mode is Enforce; tidegate plan shows "
+            "what would be.",
         )
     else:
         yield ok("policy", what)
@@ -373,13 +371,7 @@ def _operator(source: PolicySource) -> Iterator[Finding]:
     conditions: Iterable[Mapping[str, Any]] = source.status.get("conditions") or ()
     ready = next((one for one in conditions if one.get("type") == "Ready"), None)
     if ready is None:
-        yield warning(
-            "operator",
-            Reason.STARTING,
-            "No operator has reported on this policy.",
-            "Nothing is managed until one runs and watches this namespace.",
-            "Install it (helm install, or tidegate run), and look at its log.",
-        )
+        yield _no_operator(source, source.kubernetes)
     elif ready.get("status") != "True":
         yield warning(
             "operator",
@@ -391,6 +383,38 @@ def _operator(source: PolicySource) -> Iterator[Finding]:
         )
     else:
         yield ok("operator", "The operator reports Ready=True.")
+
+
+def _no_operator(source: PolicySource, kubernetes: Kubernetes) -> Finding:
+    """Why nobody has reported: none runs, or one that does watches other namespaces."""
+    key = source.declared.policy.key
+    namespace = key.partition("/")[0]
+    try:
+        watched = {
+            raw["metadata"]["namespace"]
+            for raw in kubernetes.list_all(BROKER_BANDWIDTH_POLICIES, ())
+            if (raw.get("status") or {}).get("conditions")
+        }
+    except TidegateError:  # the right to list them may be of one namespace
+        watched = set()
+    if watched - {namespace}:
+        return warning(
+            "operator",
+            Reason.STARTING,
+            f"Policy {key} exists, and no operator watches its namespace: one reports on policies "
+            f"in {', '.join(sorted(watched - {namespace}))}.",
+            "Nothing is managed until an operator watches this namespace.",
+            f"Add {namespace} to watch.namespaces of the chart, or tidegate run --namespace "
+            f"{namespace}.",
+        )
+    return warning(
+        "operator",
+        Reason.STARTING,
+        f"Policy {key} exists, and no operator has reported on it.",
+        "Nothing is managed until one runs and watches this namespace.",
+        f"Install it (helm install, or tidegate run) with {namespace} among watch.namespaces, and "
+        "look at its log.",
+    )
 
 
 def _reason(word: object) -> Reason:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from tidegate.commands.context import CommandContext
-from tidegate.commands.findings import QUOTAS_STAY, Finding, ok, problem, warning
+from tidegate.commands.findings import QUOTAS_STAY, Finding, failed, ok, problem, warning
 from tidegate.commands.inputs import PolicySource, opened_cluster
 from tidegate.commands.options import AccessOptions
 from tidegate.control.ledger_watch import look_of
@@ -52,10 +52,9 @@ def examine_cluster(
             brokers, voters = yield from _brokers(source, cluster, facts, reported)
             return brokers, metered, voters | _quorum(cluster)
     except TidegateError as error:  # no Secret, or one without the key that is named
-        yield problem(
+        yield failed(
             "secrets",
-            error.reason,
-            error.message,
+            error,
             f"ZooKeeper and the brokers cannot be logged in to. {QUOTAS_STAY}",
             "Correct the Secret, or the fields of spec.kafka that name it.",
         )
@@ -113,12 +112,12 @@ def _quota_store(
     try:
         facts = cluster.store.facts()
     except TidegateError as error:
-        yield problem(
+        yield failed(
             check,
-            error.reason,
-            f"{asked} {were} asked {login}. {error.message}",
+            error,
             f"Quotas can be neither read nor written. {QUOTAS_STAY}",
             f"Check {fields}.",
+            asked=f"{asked} {were} asked {login}.",
         )
         return None, frozenset(), error.message
     yield ok(check, f"{asked} {address} {answer} {login}: cluster {facts.cluster_id}.")
@@ -153,12 +152,12 @@ def _quota_store(
     try:
         quotas = cluster.store.read(source.declared.entities)
     except TidegateError as error:
-        yield problem(
+        yield failed(
             check,
-            error.reason,
-            f"{asked} {were} asked {login}. {error.message}",
+            error,
             f"Quotas of the tiers' members cannot be read. {QUOTAS_STAY}",
             cure,
+            asked=f"{asked} {were} asked {login}.",
         )
         return facts, frozenset(), ""
     if isinstance(cluster.store, AdminQuotaStore):
@@ -214,12 +213,12 @@ def _brokers(
         topology = cluster.topology.read(topics)
     except TidegateError as error:
         if error.message != reported:
-            yield problem(
+            yield failed(
                 "kafka",
-                error.reason,
-                f"The brokers were asked {login}. {error.message}",
+                error,
                 f"Partition leaders are not known. {QUOTAS_STAY}",
                 "Check spec.kafka: bootstrapServers, tls, and the Secret with the login.",
+                asked=f"The brokers were asked {login}.",
             )
         return frozenset(), frozenset()
     brokers = topology.brokers

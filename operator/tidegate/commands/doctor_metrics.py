@@ -12,6 +12,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import (
     Finding,
     clock_finding,
+    failed,
     ok,
     problem,
     unknown,
@@ -123,10 +124,9 @@ def examine_metrics(
 
 
 def _no_prometheus(error: TidegateError) -> Finding:
-    return problem(
+    return failed(
         "prometheus",
-        error.reason,
-        error.message,
+        error,
         _NOT_MEASURED,
         "Check spec.metrics.prometheus: url, tls, and the Secret with the login.",
     )

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.commands.output import Document, Page
+from tidegate.commands.words import cause_and_advice, own_words
+from tidegate.errors import TidegateError
 from tidegate.prometheus.nics import FUTURE_SECONDS
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import counted
 
-QUOTAS_STAY = "Every quota stays as it is until then."
+_WORDS_OF_A_REMINDER = 3  # such as "Correct it."
+QUOTAS_STAY = "The operator changes no quota until then."
 
 
 class State(StrEnum):
@@ -66,6 +69,19 @@ def warning(check: str, reason: Reason, what: str, so_what: str, to_do: str) -> 
 def problem(check: str, reason: Reason, what: str, so_what: str, to_do: str) -> Finding:
     """Something that keeps a part of Tidegate from working."""
     return Finding(check, State.PROBLEM, what, so_what, to_do, reason)
+
+
+def failed(
+    check: str, error: TidegateError, so_what: str, to_do: str, *, asked: str = ""
+) -> Finding:
+    """A problem by the error of somebody that was asked; `asked` is a sentence on how.
+
+    Where the error has advice of its own, that is what to do, and not said twice.
+    """
+    cause, advice = cause_and_advice(own_words(error.message))
+    is_clear = len(advice.split()) > _WORDS_OF_A_REMINDER
+    what = f"{cause} {asked}".rstrip()
+    return problem(check, error.reason, what, so_what, advice if is_clear else to_do)
 
 
 def clock_finding(

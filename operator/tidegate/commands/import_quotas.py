@@ -32,6 +32,7 @@ from tidegate.commands.inputs import (
 )
 from tidegate.commands.options import CommandOptions
 from tidegate.commands.output import Page
+from tidegate.commands.words import own_words
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
 from tidegate_logic.quota_values import enforced_rate, number_of
@@ -242,7 +243,7 @@ def _stored(around: CommandContext, asked: CommandOptions, *, with_brokers: bool
             try:
                 brokers = cluster.topology.read(()).brokers
             except TidegateError as error:
-                unread = error.message
+                unread = own_words(error.message)
     known = frozenset(source.declared.entities)
     return Existing(source.declared.policy.key, stored, known, source, brokers, unread)
 

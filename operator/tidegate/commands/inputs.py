@@ -20,7 +20,7 @@ import yaml
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.options import AccessOptions, PolicyOptions
-from tidegate.errors import InvalidResource, NotFound, TidegateError
+from tidegate.errors import InvalidResource, NotFound, TidegateError, Unauthorized
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -139,10 +139,23 @@ def texts_of(sources: Iterable[str], standard_input: TextIO) -> Iterator[tuple[s
     """Name and text of each file; of a directory all YAML in it (not deeper). Raises NotFound."""
     for source in sources:
         if source == STANDARD_INPUT:
-            yield "standard input", standard_input.read()
+            yield "standard input", _bounded("Standard input", standard_input.read(_MOST_READ + 1))
             continue
         for path in _paths(Path(source)):
             yield str(path), _text_of(path)
+
+
+_MOST_READ = 1024 * 1024  # characters; the API server takes no larger object
+
+
+def _bounded(name: str, text: str) -> str:
+    """The text. Raises InvalidResource for more than anybody writes by hand."""
+    if len(text) > _MOST_READ:
+        raise InvalidResource(
+            f"{name} is larger than 1 MiB, the most that is read; nothing was done. Give only the "
+            "files with the policy and its tiers."
+        )
+    return text
 
 
 def _paths(source: Path) -> list[Path]:
@@ -161,7 +174,8 @@ def _text_of(path: Path) -> str:
     from tidegate.commands.credentials_file import file_problem
 
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            return _bounded(f"File {path}", file.read(_MOST_READ + 1))
     except (OSError, UnicodeDecodeError) as error:
         raise NotFound(
             Reason.INVALID_SPEC,
@@ -356,9 +370,12 @@ class PolicySource:
             raise NotFound(error.reason, f"{error.message} {advice}") from error
 
 
-def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
+def find_policy(
+    around: CommandContext, options: PolicyOptions, *, may_be_in_files: bool = True
+) -> PolicySource:
     """The one policy that the options mean, with its tiers and overrides.
 
+    Where the command takes files too, an error about Kubernetes says so (`may_be_in_files`).
     Raises NotFound when there is none, InvalidResource when there are several and none is named, or
     when the policy does not read. A tier from the cluster that does not read is held by the
     operator, and so here (`remarks`).
@@ -368,8 +385,10 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     from tidegate.observe.strimzi import kafka_users_now, no_kafka_users
     from tidegate.observe.trust import refuse_other_hosts
 
-    kubernetes, policies, tiers, overrides = _objects(around, options)
-    policy = _chosen(policies, options)
+    kubernetes, policies, tiers, overrides = _objects(
+        around, options, may_be_in_files=may_be_in_files
+    )
+    policy = _chosen(policies, options, kubernetes=kubernetes)
     tiers, unlisted = with_tiers_elsewhere(kubernetes, policy, tiers, options.place)
     ours, said = (
         [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
@@ -409,25 +428,37 @@ def spec_changed_ms(raw: RawObject) -> int | None:
     return round(max(times) * 1000) if times else None
 
 
+def in_one_namespace(around: CommandContext, options: PolicyOptions) -> PolicyOptions:
+    """The options of a command that writes: the policy is in the namespace that was named, or in
+    the one that kubectl would act in.
+    """
+    place = options.place or around.context_namespace(options.kubeconfig, options.context)
+    return replace(options, namespace=place)
+
+
 def stored_policy(
     around: CommandContext, options: PolicyOptions
 ) -> tuple[Kubernetes, RawObject, list[RawObject]]:
-    """The one policy that the options mean in Kubernetes, and its tiers, valid or not.
+    """The one policy to change in Kubernetes, and its tiers, valid or not.
 
-    Raises NotFound and InvalidResource as `find_policy` does for what it finds.
+    It is in the namespace that was named or in the context's, never in another. Raises NotFound,
+    which names those elsewhere, and InvalidResource as `find_policy` does.
     """
     from tidegate.observe.declared import belongs_to
     from tidegate.observe.namespaces import with_tiers_elsewhere
 
+    options = in_one_namespace(around, options)
     kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
-    policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
+    policy = _chosen(
+        _listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options, kubernetes=kubernetes
+    )
     own = _listed(kubernetes, BUSINESS_TIERS, options)
     tiers, _ = with_tiers_elsewhere(kubernetes, policy, own, options.place)
     return kubernetes, policy, [raw for raw in tiers if belongs_to(raw, policy)]
 
 
 def _objects(
-    around: CommandContext, options: PolicyOptions
+    around: CommandContext, options: PolicyOptions, *, may_be_in_files: bool
 ) -> tuple[Kubernetes | None, Sequence[RawObject], Sequence[RawObject], Sequence[RawObject]]:
     """Policies, tiers and overrides from the files, or those of Kubernetes."""
     kubernetes: Kubernetes | None = None
@@ -441,9 +472,23 @@ def _objects(
             [item for item in manifests if item["kind"] == kind.kind] for kind in _READ_KINDS
         )
     else:
-        kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
+        kubernetes = _opened_kubernetes(around, options, may_be_in_files=may_be_in_files)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
     return kubernetes, policies, tiers, overrides
+
+
+def _opened_kubernetes(
+    around: CommandContext, options: PolicyOptions, *, may_be_in_files: bool
+) -> Kubernetes:
+    try:
+        return around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
+    except Unauthorized as error:
+        if not may_be_in_files:
+            raise
+        raise Unauthorized(
+            f"{error.message} Or read the policy and its tiers with -f FILE, which needs no "
+            "Kubernetes."
+        ) from error
 
 
 def policy_of(around: CommandContext, files: list[str] | None) -> PolicySource | None:
@@ -488,7 +533,9 @@ def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) 
     return list(kubernetes.list_all(kind, (options.place,) if options.place else ()).items)
 
 
-def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
+def _chosen(
+    policies: Sequence[RawObject], options: PolicyOptions, *, kubernetes: Kubernetes | None
+) -> RawObject:
     from tidegate.observe.declared import object_key
 
     where = (
@@ -499,22 +546,44 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
         else "in the cluster"
     )
     known = ", ".join(sorted(object_key(policy) for policy in policies)) or "none"
-    found = [
-        policy
-        for policy in policies
-        if options.name in (None, policy["metadata"]["name"], object_key(policy))
-    ]
+    found = [policy for policy in policies if _is_named(policy, options)]
     if not found:
         named = f" {options.name}" if options.name else ""
         raise NotFound(
             Reason.POLICY_NOT_FOUND,
-            f"There is no BrokerBandwidthPolicy{named} {where} (known: {known}).",
+            f"There is no BrokerBandwidthPolicy{named} {where} (known: {known})."
+            f"{_elsewhere(kubernetes, options)}",
         )
     if len(found) > 1:
         raise InvalidResource(
             f"There are several policies {where} ({known}). Name one as NAMESPACE/NAME."
         )
     return found[0]
+
+
+def _is_named(policy: RawObject, options: PolicyOptions) -> bool:
+    from tidegate.observe.declared import object_key
+
+    return options.name in (None, policy["metadata"]["name"], object_key(policy))
+
+
+def _elsewhere(kubernetes: Kubernetes | None, options: PolicyOptions) -> str:
+    """Where a policy that is not in the namespace is; empty where none is, or none may be seen."""
+    from tidegate.observe.declared import object_key
+
+    if kubernetes is None or options.place is None:
+        return ""
+    name = (options.name or "").rpartition("/")[2] or None
+    wherever = replace(options, policy=name, policy_name=None, namespace=None)
+    try:
+        everywhere = _listed(kubernetes, BROKER_BANDWIDTH_POLICIES, wherever)
+    except TidegateError:  # the right to list them may be of one namespace
+        return ""
+    found = sorted(object_key(policy) for policy in everywhere if _is_named(policy, wherever))
+    if not found:
+        return ""
+    namespace = found[0].partition("/")[0]
+    return f" Elsewhere there is {', '.join(found)}: name it so, or add -n {namespace}."
 
 
 # Connections to one Kafka cluster, closed again whatever happens in between. Addresses and
@@ -621,6 +690,7 @@ def observed(
     around: CommandContext, source: PolicySource, cluster: KafkaCluster
 ) -> ObservationResult:
     """The operator's own observation, made now. Brokers are asked for their settings, too."""
+    from tidegate.commands.words import in_own_words
     from tidegate.control.ledger_watch import look_of
     from tidegate.observe.broker_settings import BrokerSettings
     from tidegate.observe.observation import Observer
@@ -635,7 +705,11 @@ def observed(
         ledger=look_of(source.status, source.declared.policy),
     )
     warnings = (*warnings, *_unseen_kafka_users(source.declared))
-    return replace(seen, warnings=(*seen.warnings, *warnings))
+    return replace(
+        seen,
+        observation=in_own_words(seen.observation),
+        warnings=(*seen.warnings, *warnings),
+    )
 
 
 def _unseen_kafka_users(declared: Declared) -> Iterator[Note]:

@@ -43,7 +43,7 @@ def rebuild(
     around: CommandContext,
     *,
     named: options.StoredPolicy,
-    dry_run: options.DryRun = False,
+    dry_run: options.DryRunOption = options.DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
 ) -> None:
     """Rebuild a lost ledger from the operator's memory.
@@ -70,7 +70,7 @@ def accept(
             "Tidegate's and are removed in the end.",
         ),
     ] = False,
-    dry_run: options.DryRun = False,
+    dry_run: options.DryRunOption = options.DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
 ) -> None:
     """Accept the loss of ledger records and continue.
@@ -90,7 +90,7 @@ def _answer(
     named: PolicyOptions,
     answer: Answer,
     *,
-    dry_run: bool,
+    dry_run: options.DryRun,
     output: OutputFormat,
 ) -> None:
     from tidegate.control.ledger_watch import remembered_of
@@ -113,17 +113,18 @@ def _answer(
         f"kubectl annotate bbp {ref.name} -n {ref.namespace} {quote(f'{LOST_LEDGER}={value}')} "
         "--overwrite"
     )
-    if not dry_run:
+    is_dry = dry_run is options.DryRun.CLIENT
+    if not is_dry:
         try:
             kubernetes.annotate(ref, LOST_LEDGER, value)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Here that is your own login, which needs the right to patch "
+                f"{error.message} Your own login needs the right to patch "
                 f"brokerbandwidthpolicies. Somebody who has it may run: {command}"
             ) from error
 
     def show(page: Page) -> None:
-        if dry_run:
+        if is_dry:
             page.say("Nothing was asked. By hand:", "bold")
             page.say(f"  {command}")
         else:
@@ -134,12 +135,12 @@ def _answer(
 
     document = {
         "policy": object_key(raw),
-        "asked": not dry_run,
+        "asked": not is_dry,
         "annotation": LOST_LEDGER,
         "value": value,
     }
     publish(around.out, output, document, show=show)
-    around.exit_code = ExitCode.WOULD_CHANGE if dry_run else ExitCode.OK
+    around.exit_code = ExitCode.WOULD_CHANGE if is_dry else ExitCode.OK
 
 
 @app.command("import", short_help="Move the ledger from ZooKeeper to a topic.")

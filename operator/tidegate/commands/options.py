@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -18,6 +19,9 @@ from tidegate.commands.output import OutputFormat
 from tidegate.errors import InvalidResource
 from tidegate.settings import PolicyBounds
 
+# groups of options in the help of a command
+KUBERNETES, KAFKA, OUTPUT = "Policy and Kubernetes", "Kafka and credentials", "Output"
+
 Output = Annotated[
     OutputFormat,
     typer.Option(
@@ -26,9 +30,26 @@ Output = Annotated[
         parser=OutputFormat.of,
         metavar="table|yaml|json|jsonpath=TEMPLATE",
         help="Output format.",
+        rich_help_panel=OUTPUT,
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the request without sending it.")]
+
+
+class DryRun(StrEnum):
+    """kubectl's own words; `client` = nothing is sent."""
+
+    NONE = "none"
+    CLIENT = "client"
+
+
+DryRunOption = Annotated[
+    DryRun,
+    typer.Option(
+        "--dry-run",
+        metavar="none|client",
+        help="client: print the request without sending it (with -o yaml: to apply later).",
+    ),
+]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Apply the changes. Without this, only show them.")
 ]
@@ -36,7 +57,9 @@ Interval = Annotated[
     int, typer.Option("--interval", min=1, max=3600, help="Seconds between updates.")
 ]
 TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show tracebacks of errors.", rich_help_panel=OUTPUT)
+]
 CredentialsFile = Annotated[
     Path | None,
     typer.Option(
@@ -44,6 +67,7 @@ CredentialsFile = Annotated[
         metavar="FILE",
         help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; if "
         "it names none, username and password, or ca.crt, tls.crt and tls.key.",
+        rich_help_panel=KAFKA,
     ),
 ]
 ClientCredentialsFile = Annotated[
@@ -52,6 +76,7 @@ ClientCredentialsFile = Annotated[
         "--client-credentials-file",
         metavar="FILE",
         help="YAML file with the keys of the Secrets that the policy names for the brokers.",
+        rich_help_panel=KAFKA,
     ),
 ]
 MetricsCredentialsFile = Annotated[
@@ -60,6 +85,7 @@ MetricsCredentialsFile = Annotated[
         "--metrics-credentials-file",
         metavar="FILE",
         help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
+        rich_help_panel=KAFKA,
     ),
 ]
 LeaseNamespace = Annotated[
@@ -76,11 +102,21 @@ LeaseNamespace = Annotated[
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(
-        "--kubeconfig", envvar="KUBECONFIG", metavar="FILE", help="Path to the kubeconfig file."
+        "--kubeconfig",
+        envvar="KUBECONFIG",
+        metavar="FILE",
+        help="Path to the kubeconfig file.",
+        rich_help_panel=KUBERNETES,
     ),
 ]
 KubeContext = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="Context of the kubeconfig.",
+        rich_help_panel=KUBERNETES,
+    ),
 ]
 AsUser = Annotated[
     str | None,
@@ -89,6 +125,7 @@ AsUser = Annotated[
         metavar="USER",
         help="User or ServiceAccount (system:serviceaccount:NAMESPACE:NAME) to impersonate in "
         "Kubernetes; needs the permission to impersonate.",
+        rich_help_panel=KUBERNETES,
     ),
 ]
 
@@ -115,6 +152,7 @@ class PolicyOptions:
             metavar="FILE|DIR|-",
             help="Read the policy and its tiers from YAML instead of Kubernetes; a directory means "
             "every .yaml and .yml in it, - is standard input. May be repeated.",
+            rich_help_panel=KUBERNETES,
         ),
     ] = None
     policy_name: Annotated[
@@ -123,6 +161,7 @@ class PolicyOptions:
             "--policy",
             metavar="[NAMESPACE/]NAME",
             help="BrokerBandwidthPolicy, as an option instead of an argument.",
+            rich_help_panel=KUBERNETES,
         ),
     ] = None
     kubeconfig: Kubeconfig = None
@@ -130,7 +169,14 @@ class PolicyOptions:
     as_user: AsUser = None
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the policy."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace of the policy. Unset: commands that only read search all namespaces, "
+            "commands that write use the context's.",
+            rich_help_panel=KUBERNETES,
+        ),
     ] = None
     all_namespaces: Annotated[
         bool,
@@ -138,6 +184,7 @@ class PolicyOptions:
             "--all-namespaces",
             "-A",
             help="Search all namespaces for the policy, the default without --namespace.",
+            rich_help_panel=KUBERNETES,
         ),
     ] = False
 
@@ -177,6 +224,7 @@ class AccessOptions:
             envvar="TIDEGATE_ZOOKEEPER",
             metavar="HOST:PORT,.../CHROOT",
             help="ZooKeeper of the cluster, with its chroot if Kafka uses one.",
+            rich_help_panel=KAFKA,
         ),
     ] = None
     credentials_file: CredentialsFile = None
@@ -187,6 +235,7 @@ class AccessOptions:
             envvar="TIDEGATE_BOOTSTRAP_SERVERS",
             metavar="HOST:PORT,...",
             help="Kafka brokers to connect to.",
+            rich_help_panel=KAFKA,
         ),
     ] = None
     client_credentials_file: ClientCredentialsFile = None
@@ -198,6 +247,7 @@ class AccessOptions:
             help="Topic with the ledger, if quotas are written through the brokers. Unset: "
             "__tidegate_ledger. Together with --bootstrap-servers it identifies the cluster "
             "without a policy.",
+            rich_help_panel=KAFKA,
         ),
     ] = None
 
@@ -262,8 +312,9 @@ class Without(frozenset[str]):
     """The fields of a group that are not options of a command."""
 
 
-# a policy that is changed in Kubernetes, so that it is in no file
-StoredPolicy = Annotated[PolicyOptions, Without({"file", "policy_name"})]
+# a policy that is changed in Kubernetes, so that it is in no file, and in the namespace that was
+# named or the context's, so that nobody changes one that they do not think of
+StoredPolicy = Annotated[PolicyOptions, Without({"file", "policy_name", "all_namespaces"})]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

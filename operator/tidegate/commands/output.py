@@ -7,11 +7,13 @@ rich and yaml are imported where they are used, because `--help` and the operato
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Self, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 from tidegate.errors import InvalidResource
 
@@ -210,6 +212,42 @@ def _json_text(found: object) -> str:
     if isinstance(found, str):
         return found
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+class PatientStream:
+    """Standard output whose reader may leave before the end, as `head` does: the rest is dropped.
+
+    So a command goes on to its end, is quiet, and has its own exit code. `is_left` is for those
+    that have no end.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.is_left = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write it, or drop it."""
+        with self._until_the_reader_leaves():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on what was written, if somebody reads it."""
+        with self._until_the_reader_leaves():
+            self._stream.flush()
+
+    @contextmanager
+    def _until_the_reader_leaves(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:  # what is still in the buffer goes nowhere, without a complaint
+            self.is_left = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
 
 
 class ExitCode(IntEnum):

@@ -8,11 +8,11 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext
-from tidegate.commands.inputs import PolicySource, find_policy
+from tidegate.commands.inputs import PolicySource, find_policy, in_one_namespace
+from tidegate.commands.options import DryRun, DryRunOption, PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
-from tidegate.commands.pause import DryRun, DryRunOption
-from tidegate.errors import InvalidResource, NotFound, Unauthorized
-from tidegate.kube.api import QUOTA_OVERRIDES
+from tidegate.errors import InvalidResource, NotFound, TidegateError, Unauthorized
+from tidegate.kube.api import QUOTA_OVERRIDES, Kubernetes
 from tidegate_logic.model import Entity, Member, RateForm, Tier
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import rfc3339
@@ -74,7 +74,8 @@ def create(
         bool, typer.Option("--exempt", help="Exempt from throttling, without other rates.")
     ] = False,
     lasting: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="Duration: 90m, 2h, 3d; at most 30 days.")
+        str,
+        typer.Option("--for", metavar="DURATION", help="90m, 2h or 3d; at most 30 days."),
     ],
     reason: Annotated[str, typer.Option("--reason", help="Reason, for anyone who reads it later.")],
     name: Annotated[
@@ -90,11 +91,12 @@ def create(
     it ends. Then the contract applies again automatically.
 
     The member must be in one of the policy's tiers, with exactly this user and client id. With
-    --dry-run=client -o yaml, the object is printed instead, to apply later.
+    --dry-run=client -o yaml, the object is printed instead, to apply later: no cluster is needed if
+    the policy is named and rates have their --form, and then the member is not checked.
     """
     from tidegate.resources.kinds import API_VERSION, parse_object
 
-    source = find_policy(around, named)
+    is_dry = dry_run is DryRun.CLIENT
     rates = {way: rate for way, rate in (("fetch", fetch), ("produce", produce)) if rate}
     if exempt == bool(rates):
         raise InvalidResource(
@@ -107,11 +109,18 @@ def create(
     if level is None:
         if user is None and client_id is None:
             raise InvalidResource("Whom is it for? Give --user, --client-id or --level.")
-        member = _member(source, Entity(user=user, client_id=client_id))
         target = {"user": user, "clientId": client_id}
-        form = form or (None if member.contract is None else member.contract.form)
+    named = in_one_namespace(around, named)
+    source, policy_key = None, f"{named.place}/{(named.name or '').rpartition('/')[2]}"
+    needs_form = bool(rates) and form is None and level is None
+    if not is_dry or named.name is None or needs_form:
+        source = _looked_up(around, named, is_dry=is_dry)
+        policy_key = source.declared.policy.key
+        if level is None:
+            member = _member(source, Entity(user=user, client_id=client_id))
+            form = form or (None if member.contract is None else member.contract.form)
     spec: dict[str, Any] = {
-        "policyRef": {"name": source.declared.policy.key.partition("/")[2]},
+        "policyRef": {"name": policy_key.partition("/")[2]},
         "target": {name: value for name, value in target.items() if value is not None},
         "action": "Exempt" if exempt else "SetRates",
         "expiresAt": rfc3339(ends_at),
@@ -128,37 +137,60 @@ def create(
         "kind": QUOTA_OVERRIDES.kind,
         "metadata": {
             "name": name or _name(level or user or client_id or "", around.now_seconds()),
-            "namespace": source.declared.policy.key.partition("/")[0],
+            "namespace": policy_key.partition("/")[0],
         },
         "spec": spec,
     }
     parse_object(manifest, strict=True)
-    _create(around, source, manifest, output, is_dry=dry_run is DryRun.CLIENT)
+    kubernetes = None if is_dry or source is None else source.kubernetes
+    is_checked = source is not None or level is not None
+    _create(around, kubernetes, manifest, output, policy_key=policy_key, is_checked=is_checked)
+
+
+def _looked_up(around: CommandContext, named: PolicyOptions, *, is_dry: bool) -> PolicySource:
+    """The policy with its members. Where only their words are missing in a dry run, the error of a
+    cluster that cannot be asked says which.
+    """
+    try:
+        return find_policy(around, named, may_be_in_files=False)
+    except (NotFound, InvalidResource):
+        raise
+    except TidegateError as error:
+        if not is_dry:
+            raise
+        raise InvalidResource(
+            f"{error.message} To print the object without a cluster, name the policy, and give "
+            "--form with rates."
+        ) from error
 
 
 def _create(
     around: CommandContext,
-    source: PolicySource,
+    kubernetes: Kubernetes | None,
     manifest: Mapping[str, Any],
     output: OutputFormat,
     *,
-    is_dry: bool,
+    policy_key: str,
+    is_checked: bool,
 ) -> None:
+    """Create it and say so; without Kubernetes it is only printed."""
     where, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-    ends = manifest["spec"]["expiresAt"]
-    if not is_dry and source.kubernetes is not None:
+    ends, is_dry = manifest["spec"]["expiresAt"], kubernetes is None
+    if kubernetes is not None:
         try:
-            source.kubernetes.create(QUOTA_OVERRIDES, manifest)
+            kubernetes.create(QUOTA_OVERRIDES, manifest)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Here that is your own login, which needs the right to create "
+                f"{error.message} Your own login needs the right to create "
                 "quotaoverrides. Print it for somebody who has it: --dry-run=client -o yaml"
             ) from error
 
     def show(page: Page) -> None:
         made = "would be created; nothing was" if is_dry else "was created"
         page.say(f"QuotaOverride {where}/{name} {made}. It ends at {ends} by itself.", "bold")
-        page.say(f"What it does: tidegate plan {source.declared.policy.key}")
+        if not is_checked:
+            page.say(f"No cluster was asked whether a tier of policy {policy_key} has this member.")
+        page.say(f"What it does: tidegate plan {policy_key}")
         page.say(f"End it early: kubectl delete qo {name} -n {where}")
 
     publish(around.out, output, manifest, show=show)

@@ -7,7 +7,6 @@ printed as it would be, for a repository.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from shlex import quote
 from typing import Annotated, Any
 
@@ -16,29 +15,12 @@ import typer
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import stored_policy
-from tidegate.commands.options import PolicyOptions
+from tidegate.commands.options import DryRun, DryRunOption, PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, Kubernetes, ObjectRef
 from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate_logic.reasons import Reason
-
-
-class DryRun(StrEnum):
-    """kubectl's own words; `client` = nothing is sent."""
-
-    NONE = "none"
-    CLIENT = "client"
-
-
-DryRunOption = Annotated[
-    DryRun,
-    typer.Option(
-        "--dry-run",
-        metavar="none|client",
-        help="client: print the request without sending it (with -o yaml: to apply later).",
-    ),
-]
 
 
 @options.command
@@ -172,7 +154,7 @@ class _Change:
             self.policy = self.kubernetes.annotate(ref, name, value)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Here that is your own login, which needs the right to patch "
+                f"{error.message} Your own login needs the right to patch "
                 f"brokerbandwidthpolicies. Somebody who has it may run: {self.command}"
             ) from error
 

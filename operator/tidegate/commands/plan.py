@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ from tidegate.commands.reassignments import (
     planned_replication_document,
     show_planned_replication,
 )
+from tidegate.commands.words import listed_words
 from tidegate.errors import TidegateError
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
@@ -227,11 +228,7 @@ def _total(row: PlanRow, bytes_per_second: int | None) -> str:
 def _show_remarks(page: Page, decision: Decision) -> None:
     from tidegate.control.report.status import advice_remarks, override_remarks
 
-    remarks = [
-        f"{report.tier_key} / {report.member_name} ({report.state.value}): {report.message}"
-        for report in decision.members
-        if report.state not in AT_CONTRACT
-    ]
+    remarks = list(_member_remarks(decision))
     remarks += [f"{note.reason.value}: {note.message}" for note in decision.notes]
     remarks += override_remarks(decision.overridden)
     remarks += advice_remarks(decision.advice)
@@ -241,8 +238,25 @@ def _show_remarks(page: Page, decision: Decision) -> None:
         page.say(f"- {remark}")
 
 
+def _member_remarks(decision: Decision) -> Iterator[str]:
+    """Why members are not at their contract: each message once, without those of the holds, which
+    stand above.
+    """
+    known = {hold.message for hold in decision.holds}
+    by_message: dict[tuple[str, str], list[str]] = {}
+    for report in decision.members:
+        if report.state not in AT_CONTRACT and report.message not in known:
+            same = by_message.setdefault((report.state.value, report.message), [])
+            same.append(f"{report.tier_key} / {report.member_name}")
+    for (state, message), members in by_message.items():
+        yield f"{listed_words(members)} ({state}): {message}"
+
+
 def summary_line(decision: Decision) -> str:
     """One sentence: how many entities would be written and how, how many are right, what waits."""
+    if decision.holds:
+        reasons = ", ".join(hold.reason.value for hold in decision.holds)
+        return f"The plan is incomplete ({reasons}): what would be written is not known."
     kinds = Counter(write.kind for write in planned_writes(decision))
     changed = ", ".join(
         f"{kinds[kind]} {words}" for kind, words in _KIND_WORDS.items() if kinds[kind]

@@ -86,7 +86,7 @@ def queues(
                     around.out.write(_FROM_THE_TOP)
                 publish(around.out, output, document, show=partial(_show, found, asked))
             around.out.flush()
-            if not watch:
+            if not watch or around.reader_has_left:
                 return
             around.wait_seconds(interval)
 
@@ -184,7 +184,7 @@ def _read(kubernetes: Kubernetes, asked: PolicyOptions) -> list[_Queue]:
         ) from error
     except Unauthorized as error:
         raise Unauthorized(
-            f"{error.message} Here that is your own login, which needs the right to list "
+            f"{error.message} Your own login needs the right to list "
             "delayqueues; --namespace needs it in one namespace only."
         ) from error
     wanted = [raw for raw in listing if _is_named(raw, asked.name)]

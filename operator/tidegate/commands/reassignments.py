@@ -64,7 +64,7 @@ def reassignments(
                     around.out.write(_FROM_THE_TOP)
                 publish(around.out, output, document, show=partial(show_replication, decision))
             around.out.flush()
-            if not watch:
+            if not watch or around.reader_has_left:
                 return
             around.wait_seconds(interval)
 

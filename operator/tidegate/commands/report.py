@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
@@ -95,6 +96,7 @@ def _settings(source: PolicySource) -> MetricsSettings:
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 _LABEL = "label:"
 _PERIOD, _MONEY = "The period", "Money"
+_DIGEST = re.compile(r"(?:(\d{4}-\d\d)=)?([0-9a-f]{64})")
 
 
 RateCardFile = Annotated[
@@ -112,6 +114,16 @@ Currency = Annotated[
         "--currency", metavar="TEXT", help="Currency shown beside amounts.", rich_help_panel=_MONEY
     ),
 ]
+ExpectedDigests = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect-sha256",
+        metavar="[MONTH=]DIGEST",
+        help="Refuse to run unless the closed month has this SHA-256, which `close` printed. May "
+        "be repeated for other months.",
+        rich_help_panel=_MONEY,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,10 @@ class ReportPeriod:
     end_ms: int
     before: tuple[int, int]
     month: Month | None = None
+
+    @property
+    def is_whole_month(self) -> bool:
+        return self.month is not None and self.end_ms == self.month.end_ms
 
 
 @options.command
@@ -208,6 +224,7 @@ def report(
         ),
     ] = None,
     currency: Currency = "",
+    expect_sha256: ExpectedDigests = None,
     focus: Annotated[
         bool,
         typer.Option(
@@ -250,9 +267,10 @@ def report(
         closed_figures,
         closed_months_words,
         corrections,
+        require_digests,
     )
     from tidegate.report.compute import figures_of
-    from tidegate.report.focus import focus_files, focus_table
+    from tidegate.report.focus import focus_files, focus_table, focus_warnings
     from tidegate.report.page import metrics_text, write_files, write_report
     from tidegate.report.rate_card import RateCard
     from tidegate.report.request import (
@@ -276,6 +294,7 @@ def report(
     card = card_given(rate_card, prices, currency)
     start_ms, end_ms = period.start_ms, period.end_ms
     found = UsageStore.at(store_address(store))
+    require_digests(found, expected_digests(expect_sha256, month))
     closed = None if period.month is None else closed_bill(found, period.month)
     priced = closed if closed is not None and closed.card.rates else None
     card = card if priced is None else priced.card
@@ -291,6 +310,7 @@ def report(
             f"{nothing} Check the address, and run `tidegate rollup run` for that time.",
         )
     parts = policy_parts(policy_of(around, file), found, tables, start_ms, end_ms)
+    made_from = stored_provenance(found, start_ms, end_ms, grain_ms=grain_ms)
     request = ReportRequest(
         policy=parts.key,
         start_ms=start_ms,
@@ -308,11 +328,16 @@ def report(
         recommendations=parts.recommendations,
         trail=None if audit_file is None else lines_in(audit_file),
         bounds=parts.bounds,
-        closed=None if closed is None else closed_figures(found, closed),
+        closed=None
+        if closed is None
+        else closed_figures(found, closed, account=parts.key or "Kafka"),
         closed_charges=None if priced is None else priced.charges,
         corrections=() if period.month is None else corrections(found, period.month),
         provenance=replace(
-            stored_provenance(found, start_ms, end_ms, grain_ms=grain_ms), series=parts.series
+            made_from,
+            series=parts.series,
+            policy=made_from.policy if closed is None else closed.policy,
+            cluster=made_from.cluster if closed is None else closed.cluster,
         ),
     )
     for words in closed_months_words(found, start_ms, end_ms):
@@ -322,6 +347,8 @@ def report(
     page = write_report(figures, out)
     if dataset is not None:
         write_files(focus_files(dataset), out)
+        for words in focus_warnings(figures, is_whole_month=period.is_whole_month):
+            Page(around.err).warn(words)
     if metrics_file is not None:
         write_files({metrics_file.name: metrics_text(figures)}, metrics_file.parent)
     Page(around.out).say(
@@ -345,6 +372,22 @@ def zone_named(name: str) -> tzinfo:
         raise InvalidResource(
             f"{name!r} is no time zone. Write its name in the tz database, such as Europe/Berlin."
         ) from None
+
+
+def expected_digests(given: Sequence[str] | None, month: str | None) -> Mapping[str, str]:
+    """Digests by month; one without a month is of the command's. Raises InvalidResource."""
+    expected: dict[str, str] = {}
+    for text in given or ():
+        found = _DIGEST.fullmatch(text.lower())
+        of = None if found is None else found[1] or month
+        if found is None or of is None:
+            raise InvalidResource(
+                f"--expect-sha256 {text!r} is not a digest of a month: write the 64 hexadecimal "
+                f"digits that `tidegate report close` printed, for another month than --month as "
+                f"2026-10=DIGEST."
+            )
+        expected[of] = found[2]
+    return expected
 
 
 def _label_names(by: Sequence[str]) -> Sequence[str]:

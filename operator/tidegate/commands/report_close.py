@@ -1,5 +1,8 @@
 """`tidegate report close` and `adjustments`: months whose figures stay, and what changed since."""
 
+import getpass
+import os
+import socket
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +15,10 @@ from tidegate.commands.inputs import policy_of, terms_of
 from tidegate.commands.output import Column, OutputFormat, Page, Sheet, publish
 from tidegate.commands.report import (
     Currency,
+    ExpectedDigests,
     RateCardFile,
     card_given,
+    expected_digests,
     policy_prices,
     report,
     zone_named,
@@ -31,8 +36,7 @@ class _WritesByDefault(TyperGroup):
     """`tidegate report --store ...` is `tidegate report write --store ...`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        first = args[0] if args else _WRITE
-        if first not in self.commands and first not in ("--help", "-h"):
+        if not args or args[0] not in (*self.commands, "--help", "-h"):
             args = [_WRITE, *args]
         return super().parse_args(ctx, args)
 
@@ -64,6 +68,14 @@ def close(
     with_gaps: Annotated[
         bool, typer.Option("--with-gaps", help="Close the month even if hours are not published.")
     ] = False,
+    closed_by: Annotated[
+        str | None,
+        typer.Option(
+            "--closed-by",
+            metavar="NAME",
+            help="Who closes the month, shown on the report's page. Unset: this user and machine.",
+        ),
+    ] = None,
     rate_card: RateCardFile = None,
     currency: Currency = "",
     file: PolicyFiles = None,
@@ -71,7 +83,8 @@ def close(
 ) -> None:
     """Close a finished month and store its bill.
 
-    The bill is stored with a checksum and never replaced. Later changes of its figures become
+    The bill is stored with its SHA-256 and never replaced. Keep the digest that this command prints
+    somewhere else, for --expect-sha256 of `tidegate report`. Later changes of its figures become
     corrections on the next month's bill, at the closed month's rates.
 
     Use the same rate card and policy files as for `tidegate report`. Without prices, only bytes are
@@ -93,6 +106,7 @@ def close(
         card=card_given(rate_card, {}, currency) or RateCard.flat(per_gib, currency),
         members=() if terms is None else member_terms(terms, brokers=len(brokers_of(found, of))),
         now_ms=around.now_ms(),
+        closed_by=_this_user() if closed_by is None else closed_by,
         with_gaps=with_gaps,
     )
     total = sum(one.bytes for one in closed.usage)
@@ -105,6 +119,10 @@ def close(
         "amount": None if amount is None else str(amount),
         "corrections": None if corrected is None else str(corrected),
         "currency": closed.card.currency,
+        "kafkaClusterId": closed.cluster,
+        "policy": closed.policy,
+        "closedBy": closed.closed_by,
+        "invoiceId": closed.invoice_id,
         "sha256": closed.sha256,
     }
     money = "no amount, as there are no prices" if amount is None else f"{amount:,}"
@@ -123,6 +141,15 @@ def close(
     )
 
 
+def _this_user() -> str:
+    """As `user@machine`; a user without a name by its number."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
+
+
 @app.command("adjustments", short_help="Show the corrections to a closed month.")
 @options.command
 def adjustments(
@@ -130,6 +157,7 @@ def adjustments(
     *,
     month: MonthName,
     store: Store,
+    expect_sha256: ExpectedDigests = None,
     output: options.Output = OutputFormat.TABLE,
 ) -> None:
     """Show the corrections to a closed month.
@@ -139,10 +167,11 @@ def adjustments(
     """
     require_extra()
     from tidegate.report.closing import adjustments as changes
-    from tidegate.report.closing import read_closed
+    from tidegate.report.closing import read_closed, require_digests
     from tidegate.rollup.tables.store import UsageStore
 
     found = UsageStore.at(store_address(store))
+    require_digests(found, expected_digests(expect_sha256, month))
     made = changes(found, read_closed(found, month))
     publish(around.out, output, made.document(), show=partial(_show, made))
 
@@ -151,7 +180,8 @@ def _show(made: "Adjustments", page: Page) -> None:
     from tidegate.report.closing import correction_rows, usage_rows
 
     closed = made.closed
-    when = f"{closed.month.name} ({closed.month.zone}) was closed at {closed.closed_at}"
+    by = f" by {closed.closed_by}" if closed.closed_by else ""
+    when = f"{closed.month.name} ({closed.month.zone}) was closed at {closed.closed_at}{by}"
     corrected = correction_rows(made)
     if not made.rows and not corrected:
         again = f" {len(made.changed)} hours were published again," if made.changed else ""

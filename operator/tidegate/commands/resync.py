@@ -41,7 +41,7 @@ def resync(
             "client-id=NAME'.",
         ),
     ] = None,
-    dry_run: options.DryRun = False,
+    dry_run: options.DryRunOption = options.DryRun.NONE,
     output: options.Output = OutputFormat.TABLE,
 ) -> None:
     """Reapply quotas changed by another writer.
@@ -67,15 +67,16 @@ def resync(
         f"kubectl annotate bbp {ref.name} -n {ref.namespace} {quote(f'{RESYNC}={value}')} "
         f"--overwrite"
     )
-    if not dry_run:
+    is_asked = dry_run is options.DryRun.NONE
+    if is_asked:
         try:
             kubernetes.annotate(ref, RESYNC, value)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Here that is your own login, which needs the right to patch "
+                f"{error.message} Your own login needs the right to patch "
                 f"brokerbandwidthpolicies. Somebody who has it may run: {command}"
             ) from error
-    _answer(around, raw, tiers, value=value, command=command, asked=not dry_run, output=output)
+    _answer(around, raw, tiers, value=value, command=command, asked=is_asked, output=output)
 
 
 def _answer(

@@ -306,9 +306,13 @@ def backfill(
         ),
     ] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="List missing and changed hours without computing them."),
-    ] = False,
+        options.DryRun,
+        typer.Option(
+            "--dry-run",
+            metavar="none|client",
+            help="client: list missing and changed hours without computing them.",
+        ),
+    ] = options.DryRun.NONE,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
 ) -> None:
@@ -339,7 +343,7 @@ def backfill(
     filling = Backfill(
         start_ms,
         end_ms,
-        dry_run=dry_run,
+        dry_run=dry_run is options.DryRun.CLIENT,
         clock_ms=around.now_ms,
         tell=page.say,
         warn=page.warn,

@@ -82,7 +82,7 @@ def _event_words(event: Event) -> str:
     carried = ", ".join(
         f"{way.value} {rate_of_words(rate, limit)}" for way, rate, limit in event.nics
     )
-    words = {EventKind.OVER: "over its limit", EventKind.WITHIN: "within its limit"}
+    words = {EventKind.OVER: "over its limit", EventKind.WITHIN: "within its limit again"}
     return f"{words.get(event.kind, 'load not known')}{f': {carried}' if carried else ''}"
 
 
@@ -94,10 +94,11 @@ def _change_words(event: Event, member: Member) -> str:
         return f"{change} of {_rate(member.contract)}"
     brokers = ", ".join(map(str, event.brokers))
     cause = f" for broker{'s' if len(event.brokers) > 1 else ''} {brokers}" if brokers else ""
+    cause += "".join(f" at {rate_of_words(rate, limit)}" for _, rate, limit in event.nics)
     longest = _mute(event.longest_mute_seconds)
-    mute = f"longest mute {longest}" if longest else "no mute"
+    delay = f"longest throttle delay {longest}" if longest else "no throttle delay"
     return (
-        f"{change} of {_rate(member.contract)}{cause}; {mute} "
+        f"{change} of {_rate(member.contract)}{cause}; {delay} "
         f"({event.predicted_mute_seconds:.0f} s expected at most)"
     )
 
@@ -123,7 +124,7 @@ _LEVELS = (
     Column("lowered", right=True),
     Column("first at", right=True),
     Column("all back at", right=True),
-    Column("longest mute", right=True),
+    Column("longest throttle delay", right=True),
     *_AMOUNTS,
 )
 _MEMBERS = (
@@ -132,8 +133,8 @@ _MEMBERS = (
     Column("lowest", right=True),
     Column("lowered at", right=True),
     Column("back at", right=True),
-    Column("longest mute", right=True),
-    Column("silent", right=True),
+    Column("longest throttle delay", right=True),
+    Column("delayed in total", right=True),
     *_AMOUNTS,
 )
 
@@ -239,8 +240,8 @@ def _summary_line(outcome: Outcome) -> str:
         else "at the end all members are back at their contracted rates"
     )
     return (
-        f"{lowered} {'member is' if lowered == 1 else 'members are'} lowered, the longest mute is "
-        f"{longest:.0f} s, throttles hold back {amount_words(held) or 'nothing'}; {end}."
+        f"{lowered} {'member is' if lowered == 1 else 'members are'} lowered, the longest throttle "
+        f"delay is {longest:.0f} s, throttles hold back {amount_words(held) or 'nothing'}; {end}."
     )
 
 
@@ -400,7 +401,7 @@ def simulate(
         typer.Argument(
             metavar="FILE",
             help="YAML with the policy, its tiers and one Simulation, in one or several files; a "
-            "directory means every .yaml and .yml in it, - is standard input.",
+            "directory means every .yaml and .yml in it (not deeper), - is standard input.",
         ),
     ],
     policy: Annotated[

@@ -6,10 +6,13 @@ The operator's own `observe.declared` interprets policy and tiers.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TextIO
 
 from tidegate.commands.inputs import (
     DEFAULT_NAMESPACE,
+    STANDARD_INPUT,
+    SUFFIXES,
     PolicySource,
     texts_of,
     with_namespace,
@@ -70,7 +73,7 @@ def read_simulation(
     Raises NotFound for a file that cannot be read, InvalidResource for everything else.
     """
     found = list(_documents(sources, standard_input))
-    place, name, spec = _simulation(found)
+    place, name, spec = _simulation(found, sources)
     chosen = _policy(found, policy)
     tiers = _objects(found, TIER)
     ours = [one for one in tiers if belongs_to(one.body, chosen.body)]
@@ -153,8 +156,8 @@ def _documents(sources: Sequence[str], standard_input: TextIO) -> Iterator[_Docu
         key = (document.kind, object_key(document.body))
         if key in seen:
             raise InvalidResource(
-                f"{document.place}: {key[0]} {key[1]} is there twice, first in {seen[key]}. Remove "
-                f"one. {_NOTHING}"
+                f"{document.place}: {key[0]} {key[1]} is defined twice, first in {seen[key]}. "
+                f"Remove one. {_NOTHING}"
             )
         seen[key] = document.place
         yield document
@@ -208,15 +211,16 @@ def _objects(found: Iterable[_Document], kind: Kind) -> list[_Document]:
     return [one for one in found if one.kind == kind.kind]
 
 
-def _simulation(found: Sequence[_Document]) -> tuple[str, str, SimulationSpec]:
+def _simulation(
+    found: Sequence[_Document], sources: Sequence[str]
+) -> tuple[str, str, SimulationSpec]:
     """Place, name and spec of the only Simulation."""
     loads = [one for one in found if one.kind == SIMULATION_KIND]
     if len(loads) != 1:
         held = ", ".join(sorted({one.kind for one in found})) or "nothing of Tidegate"
         what = (
-            f"There is no {SIMULATION_KIND} in the given files (they hold {held}). Add a document "
-            f"of apiVersion {SIMULATION_API_VERSION} and kind {SIMULATION_KIND} with the load over "
-            "time, as in examples/simulate/."
+            f"There is no {SIMULATION_KIND} in the given files (they hold {held}). "
+            f"{_where_one_is(sources)}"
             if not loads
             else f"There are several {SIMULATION_KIND}s in the given files: "
             f"{'; '.join(one.place for one in loads)}. Give one at a time."
@@ -224,6 +228,26 @@ def _simulation(found: Sequence[_Document]) -> tuple[str, str, SimulationSpec]:
         raise InvalidResource(f"{what} {_NOTHING}")
     name, spec = parse_simulation(loads[0].body)
     return loads[0].place, name, spec
+
+
+def _where_one_is(sources: Sequence[str]) -> str:
+    """The command for a Simulation in a folder right below the given ones, or how to write one."""
+    folders = [Path(source) for source in sources if source != STANDARD_INPUT]
+    files = (path for folder in folders for path in sorted(folder.glob("*/*")))
+    below = [path for path in files if path.suffix in SUFFIXES and _has_simulation(path)]
+    if below:
+        return f"Directories are not searched deeper: `tidegate simulate {below[0]}` finds it."
+    return (
+        f"Add a document of apiVersion {SIMULATION_API_VERSION} and kind {SIMULATION_KIND} with "
+        "the load over time, as in examples/simulate/."
+    )
+
+
+def _has_simulation(path: Path) -> bool:
+    try:
+        return f"\nkind: {SIMULATION_KIND}\n" in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _policy(found: Sequence[_Document], named: str | None) -> _Document:

@@ -90,7 +90,7 @@ def _legend(played: Play) -> Iterator[Markup]:
     levels = sorted({one.report.level for one in played.members.values()})
     marks = [*((level.value.lower(), level.value) for level in levels), ("other", "other traffic")]
     at = 14.0
-    for class_, words in (*marks, ("silent", "silent: muted on all brokers")):
+    for class_, words in (*marks, ("silent", "delayed on all brokers")):
         yield bar(at, 40, 12, 12, class_=class_)
         yield text(words, at + 17, 50)
         at += 36 + 6.2 * len(words)
@@ -166,7 +166,8 @@ def _member_row(played: Play, one: MemberOutcome, across: Scale, rows: Rows, row
     way = KEY_WORDS[KEY_OF[member.direction]]
     tip = (
         f"{called} {way}: contract {rate_words(highest)}, lowest "
-        f"{rate_words(one.lowest or highest)}, longest mute {one.longest_mute_seconds:.0f} s"
+        f"{rate_words(one.lowest or highest)}, longest throttle delay "
+        f"{one.longest_mute_seconds:.0f} s"
     )
     shares = [1.0 if quota is None else min(1.0, quota / highest) for quota in quotas]
     return element(

@@ -1,7 +1,7 @@
 """`tidegate top`: brokers against limits, levels, and members below their contract, and why."""
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,15 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
 from tidegate.commands.options import CommandOptions
-from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
+from tidegate.commands.output import (
+    Column,
+    Document,
+    ExitCode,
+    OutputFormat,
+    Page,
+    Sheet,
+    publish,
+)
 from tidegate.commands.plan import entity_document
 from tidegate.commands.top_rows import (
     LevelRow,
@@ -24,9 +32,10 @@ from tidegate.commands.top_rows import (
     opened_viewer,
     rate_rows,
 )
+from tidegate.commands.words import listed_words, own_words
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.view.load import NicNow
-from tidegate_logic.contracts.desired import AT_CONTRACT
+from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.throttle.nic_status import over_count_words
 from tidegate_logic.words import NO_VALUE, UNKNOWN, ago_words, rate_of_words, rate_words, rfc3339
@@ -44,21 +53,25 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
     for warning in _warnings(view):
         page.warn(warning)
     rates = rate_rows(view)
-    page.say()
-    page.sheet(_broker_sheet(broker_rows(view), view.observation.now_seconds))
-    page.say()
+    _show_sheet(page, _broker_sheet(broker_rows(view), view.observation.now_seconds))
     levels = level_rows(view, rates)
-    page.sheet(_level_sheet(levels))
+    _show_sheet(page, _level_sheet(levels))
     for row in levels:
         if row.words is not None and row.words.because:
             page.say(f"{row.level.value}: {row.words.because}")
     shown = rates[:most_members] if most_members else rates
-    page.say()
-    page.sheet(_rate_sheet(shown, view.observation.now_seconds))
+    _show_sheet(page, _rate_sheet(shown, view.observation.now_seconds))
     if len(shown) < len(rates):
         page.say(f"and {len(rates) - len(shown)} more (--members 0 shows all)")
-    for sentence in _reasons(shown):
+    for sentence in _reasons(shown, {hold.message for hold in view.decision.holds}):
         page.say(sentence)
+
+
+def _show_sheet(page: Page, sheet: Sheet) -> None:
+    """The table after an empty line; nothing at all without rows."""
+    if sheet.rows:
+        page.say()
+        page.sheet(sheet)
 
 
 def _headline(view: View) -> str:
@@ -179,11 +192,18 @@ def _why(row: RateRow, now_seconds: float) -> str:
     return "" if row.report.state in AT_CONTRACT else row.report.state.value
 
 
-def _reasons(rows: Sequence[RateRow]) -> Iterator[str]:
-    """The first few members that are not at their contract, each once."""
+def _reasons(rows: Sequence[RateRow], known: Collection[str]) -> Iterator[str]:
+    """Why the first few members are not at their contract, each message once, without those that
+    are `known` from above.
+    """
     held = {row.report.entity: row.report for row in rows if row.report.state not in AT_CONTRACT}
-    for report in list(held.values())[:_EXPLAINED]:
-        yield f"{report.member_name} ({report.entity}): {report.message}"
+    by_message: dict[str, list[MemberReport]] = {}
+    for report in held.values():
+        by_message.setdefault(report.message, []).append(report)
+    for message, reports in list(by_message.items())[:_EXPLAINED]:
+        if message not in known:
+            names = [f"{one.member_name} ({one.entity})" for one in reports]
+            yield f"{listed_words(names)}: {message}"
 
 
 def _rate(bytes_per_second: float | None) -> str:
@@ -312,6 +332,8 @@ def top(
     brokers, its quota and contract are per broker, and Delayed is the highest throttle time that
     any broker reports, a mean over up to a minute. On a terminal the table stays in place; with
     --output json, every update is one line.
+
+    With --once, exit code 0 means that everything was read, 1 that something is not known.
     """
     if not once and STANDARD_INPUT in (asked.policy.file or ()):
         raise InvalidResource(
@@ -325,6 +347,8 @@ def top(
         for view in views:
             _show(around, view, output, most_members=members, once=once, in_place=in_place)
             if once:
+                around.exit_code = ExitCode.OK if view.is_whole else ExitCode.ERROR
+            if once or around.reader_has_left:
                 return
             around.wait_seconds(interval)
 
@@ -354,7 +378,9 @@ def _newest(around: CommandContext, asked: CommandOptions, known: PolicySource) 
     try:
         return find_policy(around, asked.policy)
     except TidegateError as error:
-        Page(around.err).warn(f"{error.message} The policy is taken as it was known before.")
+        Page(around.err).warn(
+            f"{own_words(error.message)} The policy is taken as it was known before."
+        )
         return known
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, metrics_of, opened_cluster
 from tidegate.commands.options import AccessOptions
+from tidegate.commands.words import in_own_words, readings_in_own_words
 from tidegate.errors import TidegateError
 from tidegate.view.load import ClientNow, LevelWords, Load, NicNow, level_words
 from tidegate_logic.contracts.desired import MemberReport
@@ -64,6 +65,13 @@ class View:
     def readings(self) -> Readings | None:
         return self.observation.readings
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all was read that the policy names: tiers, brokers, quotas and loads."""
+        seen = self.observation
+        is_read = None not in (seen.tiers, seen.topology, seen.quotas)
+        return is_read and (not self.is_measured or bool(self.readings and self.readings.nic))
+
 
 class Viewer:
     """Reads one view of a policy's cluster after another. Nothing is written."""
@@ -93,8 +101,12 @@ class Viewer:
             usage=usage,
             ledger=look_of(source.status, source.declared.policy),
         )
-        decision, _ = decide(seen.observation, Memory())
-        observation = replace(seen.observation, readings=self._read(seen.observation))
+        observation = in_own_words(seen.observation)
+        decision, _ = decide(observation, Memory())
+        readings = self._read(observation)
+        if readings is not None:
+            readings = readings_in_own_words(readings)
+        observation = replace(observation, readings=readings)
         load = Load(observation, source.status, self._pressures)
         self._pressures = {one.broker: one.pressure for one in load.watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None

@@ -1,10 +1,12 @@
-"""What the console remembers of the last hours: NICs, levels and members over time.
+"""What the console remembers of the last day: NICs, levels and members over time.
 
 It is in memory only. NICs and levels begin with what Prometheus has of the operator's own metrics,
-members when the process begins. A gap in what is known stays a gap.
+members when the process begins. A gap in what is known stays a gap. What is older than an hour is
+kept as the highest of each minute.
 """
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +15,12 @@ from typing import Final
 from tidegate.view.policy import PolicyNow
 from tidegate_logic.model import Direction, Level
 
-NIC_SECONDS: Final = 900.0
+NIC_SECONDS: Final = 24 * 3600.0
 MEMBER_SECONDS: Final = 6 * 3600.0
+LEVEL_SECONDS: Final = NIC_SECONDS
+_FINE_SECONDS: Final = 3600.0  # so long each reading is kept
+_COARSE_SECONDS: Final = 60.0
+_MOST_POINTS: Final = 360  # of a line, however long its time
 _GAP_STEP_SECONDS: Final = 5.0
 _MEMBER_STEP_SECONDS: Final = 15.0
 _LONGEST_GAP_SECONDS: Final = 180.0
@@ -62,8 +68,79 @@ class _Series:
 
 
 @dataclass(slots=True)
+class _Shares:
+    """Times, and shares of the limit at them; NaN = not known."""
+
+    # both in one, because other threads read while one notes
+    kept: "tuple[array[float], array[float]]" = field(
+        default_factory=lambda: (array("d"), array("f"))
+    )
+    _thinned: int = 0  # how many there were after the last time
+
+    @property
+    def newest_seconds(self) -> float | None:
+        times, _ = self.kept
+        return times[-1] if times else None
+
+    def add(self, at: float, share: float | None) -> None:
+        times, shares = self.kept
+        shares.append(_UNKNOWN if share is None else share)
+        times.append(at)
+        if len(times) - self._thinned >= _MOST_POINTS:
+            begin, fine = (bisect_left(times, at - ago) for ago in (NIC_SECONDS, _FINE_SECONDS))
+            old = _merged(times[begin:fine], shares[begin:fine], _COARSE_SECONDS)
+            self.kept = _arrays(old, (times[fine:], shares[fine:]))
+            self._thinned = len(self.kept[0])
+
+    def put_before(self, points: Sequence[tuple[float, float]]) -> None:
+        """Put points in front; those that are not older than all of ours are left out."""
+        first = self.kept[0][0] if self.kept[0] else float("inf")
+        self.kept = _arrays([one for one in points if one[0] < first], self.kept)
+
+    def points(self, seconds: float) -> Points:
+        """Those of the last `seconds` before the newest: the highest of each step."""
+        times, shares = self.kept
+        if not times:
+            return ()
+        begin = bisect_left(times, times[-1] - seconds)
+        step = seconds / _MOST_POINTS
+        found: list[tuple[float, float | None]] = []
+        for at, share in _merged(times[begin:], shares[begin:], step):
+            if found and at - found[-1][0] > max(_LONGEST_GAP_SECONDS, 3 * step):
+                found.append(((at + found[-1][0]) / 2, None))
+            found.append((at, _known(share)))
+        return found
+
+
+def _arrays(
+    old: Sequence[tuple[float, float]], new: "tuple[array[float], array[float]]"
+) -> "tuple[array[float], array[float]]":
+    return (
+        array("d", [at for at, _ in old]) + new[0],
+        array("f", [share for _, share in old]) + new[1],
+    )
+
+
+def _merged(
+    times: Sequence[float], shares: Sequence[float], step_seconds: float
+) -> list[tuple[float, float]]:
+    """The newest time and the highest share of each step; NaN where none of its shares is known."""
+    found: list[tuple[float, float]] = []
+    last = None
+    for at, share in zip(times, shares, strict=False):
+        step = at // step_seconds
+        if step == last:
+            before = found[-1][1]
+            found[-1] = at, share if before != before or share > before else before
+        else:
+            found.append((at, share))
+        last = step
+    return found
+
+
+@dataclass(slots=True)
 class _OfPolicy:
-    nics: dict[NicPlace, deque[tuple[float, float | None]]] = field(default_factory=dict)
+    nics: dict[NicPlace, _Shares] = field(default_factory=dict)
     levels: dict[Level, deque[Span]] = field(default_factory=dict)
     members: dict[MemberWay, _Series] = field(default_factory=dict)
     sampled: dict[NicPlace, float | None] = field(default_factory=dict)
@@ -80,9 +157,7 @@ class History:
         """Put the past of a policy before what was noted of it since."""
         mine = self._policies.setdefault(policy_key, _OfPolicy())
         for place, shares in past.nics.items():
-            noted = mine.nics.setdefault(place, deque())
-            first = noted[0][0] if noted else float("inf")
-            noted.extendleft(reversed([(at, share) for at, share in shares if at < first]))
+            mine.nics.setdefault(place, _Shares()).put_before(shares)
         for level, states in past.levels.items():
             spans = mine.levels.setdefault(level, deque())
             first = spans[0].begin if spans else float("inf")
@@ -97,17 +172,16 @@ class History:
         at = now.now_seconds
         for nic in now.nics:
             place = (nic.broker, nic.direction)
-            points = mine.nics.setdefault(place, deque())
+            points = mine.nics.setdefault(place, _Shares())
+            newest = points.newest_seconds
             if nic.is_known:
                 is_new = mine.sampled.get(place) != nic.at_seconds
             else:
-                is_new = not points or at - points[-1][0] >= _GAP_STEP_SECONDS
+                is_new = newest is None or at - newest >= _GAP_STEP_SECONDS
             if not is_new:
                 continue
             mine.sampled[place] = nic.at_seconds if nic.is_known else None
-            points.append((at, nic.share))
-            while points[0][0] < at - NIC_SECONDS:
-                points.popleft()
+            points.add(at, nic.share)
         for level in now.levels:
             self._note_level(mine, level.level, level.state, at)
         if at - mine.members_at >= _MEMBER_STEP_SECONDS:
@@ -127,13 +201,20 @@ class History:
             spans[-1] = replace(spans[-1], end=at)
         if not spans or spans[-1].state != state:
             spans.append(Span(state, at, at))
-        while spans[0].end < at - MEMBER_SECONDS:
+        while spans[0].end < at - LEVEL_SECONDS:
             spans.popleft()
 
-    def nic(self, policy_key: str, place: NicPlace) -> Points:
-        """The last quarter of an hour, oldest first."""
+    def nic(self, policy_key: str, place: NicPlace, seconds: float = 900.0) -> Points:
+        """The last `seconds`, oldest first; of a long time the highest of each step."""
         mine = self._policies.get(policy_key)
-        return () if mine is None else tuple(mine.nics.get(place, ()))
+        known = None if mine is None else mine.nics.get(place)
+        return () if known is None else known.points(seconds)
+
+    def newest_seconds(self, policy_key: str) -> float:
+        """When any NIC was noted last; 0 = never."""
+        mine = self._policies.get(policy_key)
+        known = () if mine is None else tuple(mine.nics.values())
+        return max((one.newest_seconds or 0.0 for one in known), default=0.0)
 
     def levels(self, policy_key: str) -> Mapping[Level, Sequence[Span]]:
         """The states of each level, oldest first."""

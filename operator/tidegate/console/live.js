@@ -5,12 +5,22 @@ function parsed(html) {
   return template.content.firstElementChild;
 }
 
+const keyOf = (one) => one.dataset.key ?? one.textContent;
+
 // Who was on the second link of a row is on the second link of its successor; what was open stays so.
+// A chart goes on in its place: a new one would blink, and lose the pointer.
 function replaced(old, fresh) {
   const reach = "a[href], button, summary, [tabindex]";
   const at = [...old.querySelectorAll(reach)].indexOf(document.activeElement);
-  const open = new Set([...old.querySelectorAll("details[open]")].map((one) => one.textContent));
-  fresh.querySelectorAll("details").forEach((one) => { one.open = open.has(one.textContent); });
+  const open = new Set([...old.querySelectorAll("details[open]")].map(keyOf));
+  fresh.querySelectorAll("details").forEach((one) => { one.open = open.has(keyOf(one)); });
+  fresh.querySelectorAll("[data-chart]").forEach((one) => {
+    const before = old.querySelector(`[data-chart][data-key="${CSS.escape(one.dataset.key)}"] .plot`);
+    if (before) {
+      before.setAttribute("aria-label", one.querySelector(".plot").getAttribute("aria-label"));
+      one.querySelector(".plot").replaceWith(before);
+    }
+  });
   old.replaceWith(fresh);
   if (at >= 0) fresh.querySelectorAll(reach)[at]?.focus({ preventScroll: true });
 }
@@ -42,10 +52,23 @@ function arranged(container, placed) {
 export default {
   template: "<div></div>",
   props: { content: String },
+  emits: ["choose"],
   mounted() {
     this.$el.innerHTML = this.content;
+    this.$el.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-choice]");
+      if (button?.dataset.value !== undefined) this.choose(button.dataset.choice, button.dataset.value);
+    });
+    this.$el.addEventListener("input", (event) => {
+      const field = event.target.closest("input[data-choice]");
+      if (field) this.choose(field.dataset.choice, field.value);
+    });
+    this.arrived();
   },
   methods: {
+    choose(choice, value) {
+      this.$emit("choose", { choice, value });
+    },
     change(changes) {
       for (const [name, placed] of Object.entries(changes)) {
         if (name !== "") {
@@ -55,6 +78,14 @@ export default {
         }
       }
       if (changes[""]) arranged(this.$el, changes[""]);
+      this.arrived();
+    },
+    async arrived() {
+      const title = this.$el.querySelector("[data-title]")?.dataset.title;
+      if (title) document.title = title;
+      if (!this.$el.querySelector("[data-chart]")) return;
+      const { drawAll } = await import("tidegate-charts");
+      drawAll(this.$el);
     },
   },
 };

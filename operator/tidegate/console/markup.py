@@ -7,6 +7,7 @@ its direction to itself. What is unknown is hatched, with its age, and never zer
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
@@ -42,20 +43,29 @@ def rate(bytes_per_second: float | None) -> Markup:
     return Markup('<span class="number">{}</span>').format(rate_words(bytes_per_second))
 
 
-def polylines(points: Iterable[tuple[float, float | None]], kind: str = "") -> Markup:
-    """Lines through points of an SVG, with a gap where there is no `y`."""
-    lines: list[list[str]] = [[]]
-    for x, y in points:
-        if y is None:
-            lines.append([])
-        else:
-            lines[-1].append(f"{x:.1f},{y:.1f}")
-    named = Markup('class="{}" ').format(kind) if kind else ""
-    return joined(
-        Markup('<polyline {}points="{}"/>').format(named, " ".join(line))
-        for line in lines
-        if len(line) > 1
-    )
+def address_of(path: str, policy_key: str, **query: str) -> str:
+    """The address of a page for this policy."""
+    return f"{path}?{urlencode({'policy': policy_key, **query})}"
+
+
+def page_link(path: str, policy_key: str, words: object, **query: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(address_of(path, policy_key, **query), words)
+
+
+def member_link(policy_key: str, member_key: str, shown: str, *, most: int = 60) -> Markup:
+    return page_link("/member", policy_key, name(shown, most=most), member=member_key)
+
+
+def broker_link(policy_key: str, broker: int, words: str = "Broker {}") -> Markup:
+    return page_link("/broker", policy_key, words.format(broker), broker=str(broker))
+
+
+def asks(words: object, choice: str, value: str, *, is_chosen: bool) -> Markup:
+    """A button that sets a choice of the page's viewer (see `choices.py`)."""
+    return Markup(
+        '<button type="button" class="ask" data-choice="{}" data-value="{}" aria-pressed="{}">{}'
+        "</button>"
+    ).format(choice, value, "true" if is_chosen else "false", words)
 
 
 def since(text: str, now_seconds: float) -> str:
@@ -65,22 +75,33 @@ def since(text: str, now_seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """A column: its head, what a row has in it, and its class (`HEAD` = the row's own head)."""
+    """A column: its head, what a row has in it, and its class (`HEAD` = the row's own head).
+
+    `sort` names the choice by which rows are ordered by this column; `order` is of the table now,
+    "ascending" or "descending" where it is by this column.
+    """
 
     head: str
     cell: Callable[[Row], object]
     kind: str = ""
+    sort: str = ""
+    order: str = ""
 
     def of(self, row: Row) -> str:
         if self.kind == HEAD:
             return f'<th scope="row">{escape(self.cell(row))}</th>'
         kind = f' class="{self.kind}"' if self.kind else ""
-        return f"<td{kind}>{escape(self.cell(row))}</td>"
+        # on a narrow page, where a row is a card, each value has its head beside it
+        return f'<td{kind} data-head="{escape(self.head)}">{escape(self.cell(row))}</td>'
 
     @property
     def title(self) -> str:
         kind = f' class="{self.kind}"' if self.kind in _OF_HEADS_TOO else ""
-        return f'<th scope="col"{kind}>{escape(self.head)}</th>'
+        if not self.sort:
+            return f'<th scope="col"{kind}>{escape(self.head)}</th>'
+        order = f' aria-sort="{self.order}"' if self.order else ""
+        button = asks(self.head, "sort", self.sort, is_chosen=bool(self.order))
+        return f'<th scope="col"{kind}{order}>{button}</th>'
 
 
 Columns = Sequence[Column[Row]]
@@ -126,4 +147,11 @@ def section(name_: str, title: str, inside: Markup, *, age: str = "") -> Markup:
         ).format(name_, name_, title, age, inside)
     return Markup('<section aria-labelledby="{}"><h2 id="{}">{}</h2>{}</section>').format(
         name_, name_, title, inside
+    )
+
+
+def state(word: str, missing: str = "") -> Markup:
+    """The state of a level or member, in its colour."""
+    return Markup('<span class="state state-{}">{}</span>').format(
+        word.lower() or missing, word or UNKNOWN
     )

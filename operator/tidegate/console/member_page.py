@@ -4,23 +4,39 @@ Pure: from what is known of one policy to the parts of a page.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from tidegate.console.charts import RATE, Chart, Line, figure_of
+from tidegate.console.choices import Choices
 from tidegate.console.history import History
-from tidegate.console.markup import joined, name, polylines, rate
-from tidegate.console.now_page import members_table
+from tidegate.console.markup import (
+    HEAD,
+    Column,
+    Columns,
+    asks,
+    broker_link,
+    joined,
+    name,
+    rate,
+    table,
+)
+from tidegate.console.members_part import member_columns, member_parts
 from tidegate.console.parts import Kept, Page, Part
 from tidegate.view.policy import MemberNow, PolicyNow
 from tidegate_logic.model import QuotaKey
 from tidegate_logic.quota_values import quota_words
 from tidegate_logic.quotas.precedence import PrecedenceLevel
-from tidegate_logic.words import UNKNOWN, age_words
+from tidegate_logic.words import UNKNOWN, age_words, rate_words
 
 
 def member_page(
-    now: PolicyNow, ways: Sequence[MemberNow], history: History, levels: Markup
+    now: PolicyNow,
+    ways: Sequence[MemberNow],
+    history: History,
+    levels: Markup,
+    choices: Choices | None = None,
 ) -> Page:
     """One member: its state, hours of its rate, what it moves on each broker, its quota levels."""
     first = ways[0]
@@ -50,11 +66,12 @@ def member_page(
         leaders,
         override,
     )
-    html, rows = members_table(now, ways, "", Kept())
+    facts = Markup("<div>{}</div>").format(table(member_columns(now), label="Members"))
+    scale = (choices or Choices()).scale
     return (
         Part("head", head),
-        Part("facts", Markup("<div>{}</div>").format(html), rows),
-        *(Part(f"chart {one.way}", _member_chart(now, one, history)) for one in ways),
+        Part("facts", facts, member_parts(now, ways, Kept())),
+        *(Part(f"chart {one.way}", _member_chart(now, one, history, scale)) for one in ways),
         *(Part(f"brokers {one.way}", _by_broker(now, one)) for one in ways if one.by_broker),
         Part("levels", Markup("<div>{}</div>").format(levels)),
     )
@@ -64,58 +81,62 @@ def _counted(leaders: int) -> str:
     return "1 leader" if leaders == 1 else f"{leaders} leaders"
 
 
-def _member_chart(now: PolicyNow, one: MemberNow, history: History) -> Markup:
+def _member_chart(now: PolicyNow, one: MemberNow, history: History, scale: str) -> Markup:
+    """Its rate and quota; its contract where there is room for it, or on demand."""
     points = list(history.member(now.key, one.key, one.direction))
     # by the points and not by the clock: it changes when there is something new
     begin, end = (points[0][0], points[-1][0]) if points else (now.now_seconds, now.now_seconds)
     seconds = max(60.0, end - begin)
-    highest = max(
-        [value for _, sends, quota in points for value in (sends, quota) if value is not None],
-        default=1.0,
-    )
-    highest = max(highest, float(one.contract or 0), 1.0) * 1.1
-    width, height = 720, 120
-
-    def y(value: float | None) -> float | None:
-        return None if value is None else height - height * value / highest
-
-    def line(pick: int, kind: str) -> Markup:
-        placed = ((width * (point[0] - begin) / seconds, y(point[pick])) for point in points)
-        return polylines(placed, kind)
-
-    contract = ""
-    if one.contract is not None:
-        contract = Markup('<line class="contract" x1="0" x2="{}" y1="{}" y2="{}"/>').format(
-            width, *[f"{y(one.contract):.1f}"] * 2
+    lines = [
+        Line("rate", [(at, sends) for at, sends, _ in points], "rate"),
+        Line("quota", [(at, quota) for at, _, quota in points], "quota"),
+    ]
+    sent = max([value for _, value, _ in points if value], default=0.0)
+    near = 1.25 * max(sent, *[quota or 0.0 for _, _, quota in points[-1:]], 1.0)
+    highest = max([float(one.contract or 0), *[quota or 0.0 for _, _, quota in points], sent])
+    is_far = highest > 2 * near  # on a scale up to the contract nobody sees the rest
+    choose = Markup("")
+    if is_far:
+        choose = Markup('<div class="asks" role="group" aria-label="Scale">{}{}</div>').format(
+            asks("Scale to the rate", "scale", "quota", is_chosen=scale == "quota"),
+            asks("Scale to the contract", "scale", "contract", is_chosen=scale == "contract"),
         )
-    return Markup(
-        '<figure><svg class="chart" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
-        'aria-label="{}">{}{}{}</svg>'
-        "<figcaption>{} over the last {}, all brokers together: rate (solid), quota (dashed), "
-        "contract (dotted); highest {}</figcaption></figure>"
-    ).format(
-        width,
-        height,
-        f"{one.way} over the last {age_words(seconds)}",
-        line(1, "rate"),
-        line(2, "quota"),
-        contract,
-        one.way,
-        age_words(seconds),
-        rate(highest / 1.1),
+    if one.contract is not None:
+        contract = float(one.contract)
+        lines.append(Line("contract", [(begin, contract), (end, contract)], "contract"))
+    words = f"{one.way} over the last {age_words(seconds)}, all brokers together"
+    chart = Chart(
+        f"member {one.way}",
+        f"{words}: highest {rate_words(sent)}; the left and right arrows go through it",
+        RATE,
+        end - seconds,
+        end,
+        lines,
+        ceiling=near if is_far and scale == "quota" else None,
+    )
+    return Markup("<div><h3>{}</h3>{}{}</div>").format(
+        one.way.capitalize(), choose, figure_of(chart, Markup("{}.").format(words))
     )
 
 
 def _by_broker(now: PolicyNow, one: MemberNow) -> Markup:
+    """A bar for each broker, against the one on which it transfers most."""
     over = {nic.broker for nic in now.over if nic.direction is one.direction}
+    most = max(*one.by_broker.values(), 1.0)
     cells = joined(
-        Markup('<li class="{}">broker {} <span>{}</span></li>').format(
-            "over" if broker in over else "", broker, rate(value)
+        Markup(
+            '<li class="{}">{} <span class="bar" aria-hidden="true"><i style="width:{}%"></i>'
+            "</span> {}</li>"
+        ).format(
+            "over" if broker in over else "",
+            broker_link(now.key, broker, "broker {}"),
+            f"{100 * value / most:.0f}",
+            rate(value),
         )
         for broker, value in one.by_broker.items()
     )
     return Markup(
-        '<div><h3>{} on each broker</h3><ul class="brokers" aria-label="{}">{}</ul></div>'
+        '<div><h3>{} on each broker</h3><ul class="bars" aria-label="{}">{}</ul></div>'
     ).format(one.way.capitalize(), f"{one.way} on each broker", cells)
 
 
@@ -128,35 +149,56 @@ def quota_levels(document: Mapping[str, Any]) -> Markup:
     )
 
 
+class _Set(NamedTuple):
+    """A quota that somebody set for one of the eight levels."""
+
+    level: PrecedenceLevel
+    state: str
+    entry: Mapping[str, Any]
+
+
 def _key_levels(key: str, one: Mapping[str, Any]) -> Markup:
-    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    """The levels that have a quota, the one that applies first; the others are named below."""
+    found: dict[str, _Set] = {}
+    levels = {str(level.value): level for level in PrecedenceLevel}
+
+    def note(state: str, entry: Mapping[str, Any]) -> None:
+        level = str(entry.get("level"))
+        if level in levels:
+            found.setdefault(level, _Set(levels[level], state, entry))
+
     if one.get("limited"):
-        found[str(one.get("level"))] = ("applies", one)
+        note("applies", one)
         for hidden in one.get("shadows") or ():
-            found.setdefault(str(hidden.get("level")), ("shadowed", hidden))
-    rows = joined(
-        _level_row(key, level, *found.get(str(level.value), ("none", {})))
-        for level in PrecedenceLevel
+            note("shadowed", hidden)
+    columns: Columns[_Set] = (
+        Column("Level", lambda row: f"{row.level.value}. {_level_words(row.level)}", HEAD),
+        Column("Entity", lambda row: name(_entity(row.entry))),
+        Column("Value", lambda row: quota_words(QuotaKey(key), row.entry.get("value")), "right"),
+        Column("State", lambda row: row.state),
+        Column(
+            "Source",
+            lambda row: "set by Tidegate" if row.entry.get("setByTidegate") else "set by others",
+        ),
     )
-    return Markup('<h4>{}{}</h4><ol class="levels" aria-label="{}">{}</ol>').format(
-        key, "" if one.get("limited") else ": unlimited", key, rows
+    unset = [level for value, level in levels.items() if value not in found]
+    folded = Markup(
+        '<details data-key="{}"><summary>{} of {} levels have no quota</summary><p>{}</p></details>'
+    ).format(f"unset {key}", len(unset), len(levels), "; ".join(map(_level_words, unset)) or "none")
+    html = Markup('<h4>{}{}</h4><div class="levels">{}{}</div>')
+    rows = table(columns, found.values(), label=key, kind_of=lambda row: row.state)
+    return html.format(
+        key, "" if one.get("limited") else ": unlimited", rows if found else "", folded
     )
 
 
-def _level_row(key: str, level: PrecedenceLevel, state: str, entry: Mapping[str, Any]) -> Markup:
-    words = level.name.lower().replace("_", " ")
-    if state == "none":
-        return Markup('<li class="none">{} <span class="word">no quota</span></li>').format(words)
+def _level_words(level: PrecedenceLevel) -> str:
+    return level.name.lower().replace("_", " ")
+
+
+def _entity(entry: Mapping[str, Any]) -> str:
     entity = entry.get("entity")
-    named = ", ".join(f"{k}={v}" for k, v in entity.items()) if isinstance(entity, Mapping) else ""
-    return Markup('<li class="{}">{} <span class="word">{}, {}</span> {}: {}</li>').format(
-        state,
-        words,
-        state,
-        "set by Tidegate" if entry.get("setByTidegate") else "set by others",
-        name(named),
-        quota_words(QuotaKey(key), entry.get("value")),
-    )
+    return ", ".join(f"{k}={v}" for k, v in entity.items()) if isinstance(entity, Mapping) else ""
 
 
 def not_looked_at(why: str) -> Markup:

@@ -409,7 +409,10 @@ class LiveSource:
 
 
 def read_past(prometheus: PrometheusClient, policy_key: str) -> Past:
-    """The operator's own metrics of the last hours. Raises as `PrometheusClient.query` does."""
+    """The operator's own metrics of the last day, of each minute: 1,440 points a line at most.
+
+    Two requests, however many brokers there are. Raises as `PrometheusClient.query` does.
+    """
     namespace, _, name = policy_key.partition("/")
     policy = f'{{policy_namespace="{namespace}",policy="{name}"}}'
     until = time.monotonic() + _PAST_SECONDS
@@ -418,15 +421,15 @@ def read_past(prometheus: PrometheusClient, policy_key: str) -> Past:
         return prometheus.query(f"({inner})[{span}]", until_monotonic_seconds=until)
 
     share = (
-        f"max by (broker, direction) (tidegate_broker_bytes_per_second{policy})"
+        f"max by (broker, direction) (max_over_time(tidegate_broker_bytes_per_second{policy}[1m]))"
         f" / max by (broker, direction) (tidegate_broker_limit_bytes_per_second{policy} > 0)"
     )
     nics = {
         (int(one.labels["broker"]), Direction(one.labels["direction"])): one.samples
-        for one in ask(share, "15m:15s")
+        for one in ask(share, "24h:1m")
     }
     states: dict[Level, list[tuple[float, str]]] = {}
-    for one in ask(f"max by (level, state) (tidegate_tier_state{policy} == 1)", "6h:30s"):
+    for one in ask(f"max by (level, state) (tidegate_tier_state{policy} == 1)", "24h:1m"):
         level = Level(one.labels["level"])
         states.setdefault(level, []).extend((at, one.labels["state"]) for at, _ in one.samples)
     return Past(nics, {level: sorted(found) for level, found in states.items()})

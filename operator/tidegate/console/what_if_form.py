@@ -1,6 +1,9 @@
 """The fields of the page What if, and the edits that they spell."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from tidegate.console.whatif import Edits
 from tidegate.resources.rates import parse_byte_rate
@@ -23,36 +26,45 @@ class WhatIfForm:
         self._tiers = [tier.key for tier in tiers]
 
     def build(self) -> None:
+        """Three groups: all brokers, one member, one tier."""
         from nicegui import ui
 
-        self._limits = {
-            way: ui.input(f"{way.value.capitalize()} limit of every broker, such as 40M").props(
-                "outlined dense"
-            )
-            for way in Direction
-        }
-        self._dead = ui.select(
-            list(self._now.brokers), label="Brokers that die", multiple=True, value=[]
-        ).props("outlined dense use-chips")
-        self._load = ui.number("Load of all clients, in percent", value=100, min=0, max=10_000)
-        self._load.props("outlined dense")
-        self._member = ui.select(
-            {"": "no member", **{key: key for key in sorted(self._contracts)}},
-            value="",
-            label="Contract of member",
-            with_input=True,
-        ).props("outlined dense")
-        self._rates = {
-            word: ui.input(f"its {word}, such as 10M").props("outlined dense")
-            for word in ("fetch", "produce")
-        }
-        self._member_load = ui.number("its load, in percent", value=100, min=0, max=10_000)
-        self._member_load.props("outlined dense")
-        self._tier = ui.select(
-            {"": "no tier", **{key: key for key in self._tiers}}, value="", label="Level of tier"
-        ).props("outlined dense")
-        self._level = ui.select([level.value for level in Level], value="L3", label="its level")
-        self._level.props("outlined dense")
+        def rate_field(label: str) -> Any:
+            field = ui.input(label, validation=_problem)
+            return field.props('outlined dense placeholder="as it is" stack-label')
+
+        with _group("Brokers"):
+            self._limits = {
+                way: rate_field(f"{way.value.capitalize()} limit of every broker, such as 40M")
+                for way in Direction
+            }
+            self._dead = ui.select(
+                list(self._now.brokers), label="Brokers that die", multiple=True, value=[]
+            ).props("outlined dense use-chips")
+            self._load = _percent("Load of all clients, in percent")
+        with _group("A member"):
+            self._member = ui.select(
+                {"": "no member", **{key: key for key in sorted(self._contracts)}},
+                value="",
+                label="Member",
+                with_input=True,
+            ).props("outlined dense")
+            self._rates = {
+                word: rate_field(f"Its {word} contract, such as 10M")
+                for word in ("fetch", "produce")
+            }
+            self._member_load = _percent("Its load, in percent")
+        with _group("A tier"):
+            self._tier = ui.select(
+                {"": "no tier", **{key: key for key in self._tiers}}, value="", label="Tier"
+            ).props("outlined dense")
+            self._level = ui.select([one.value for one in Level], value="L3", label="Its level")
+            self._level.props("outlined dense")
+
+    def is_valid(self) -> bool:
+        """Whether every rate reads; where one does not, the field says so."""
+        fields = (*self._limits.values(), *self._rates.values())
+        return False not in [field.validate() for field in fields]  # each of them says so
 
     def edits(self) -> Edits:
         """Raises ValueError for a rate that does not read."""
@@ -86,3 +98,30 @@ def _rate(text: str, what: str) -> int:
         return parse_byte_rate(text.strip())
     except ValueError as error:
         raise ValueError(f"{what} {text!r}: {error}") from None
+
+
+def _problem(text: str | None) -> str | None:
+    """What a field says below itself; None = it reads, or is empty."""
+    try:
+        if (text or "").strip():
+            parse_byte_rate((text or "").strip())
+    except ValueError:
+        return f"'{text}' is not a rate of 1 KiB/s or more: write 40M, 50Mi or 1.5Gi"
+    return None
+
+
+@contextmanager
+def _group(title: str) -> Iterator[None]:
+    from nicegui import ui
+
+    with ui.element("fieldset").classes("group"):
+        with ui.element("legend"):
+            ui.html(title, sanitize=False, tag="span")
+        with ui.element("div").classes("form"):
+            yield
+
+
+def _percent(label: str) -> Any:
+    from nicegui import ui
+
+    return ui.number(label, value=100, min=0, max=10_000).props("outlined dense")

@@ -227,6 +227,28 @@ def connect(
     return api_client
 
 
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_DEFAULT_NAMESPACE = "default"
+
+
+def context_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
+    """The namespace that kubectl acts in when none is named: the context's, or the Pod's own.
+
+    `default` where neither names one, or there is no kubeconfig. Nothing is asked.
+    """
+    if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        with contextlib.suppress(OSError):
+            return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or _DEFAULT_NAMESPACE
+    try:
+        contexts, active = config.list_kube_config_contexts(
+            None if kubeconfig is None else str(kubeconfig)
+        )
+    except (ConfigException, OSError):
+        return _DEFAULT_NAMESPACE
+    named = next((one for one in contexts if one["name"] == context), None) if context else active
+    return str(((named or {}).get("context") or {}).get("namespace") or _DEFAULT_NAMESPACE)
+
+
 class Transport:
     """Carries out single calls of the official client.
 

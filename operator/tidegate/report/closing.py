@@ -2,18 +2,19 @@
 
 Tables may change after a bill was sent: samples come late, or a time is computed again. A closed
 month is one JSON file in the store, which nothing replaces: the lines of its bill, the rates and
-members that they were made with, what every client moved, a checksum, and the publications that it
-rests on. Its corrections are what the same rates make of the tables as they are now, less what was
-billed. They belong to the first month after it that is not closed, and are kept with that month
-when it is closed in its turn: so each correction is billed once.
+members that they were made with, what every client moved, who closed it, a checksum, and the
+publications that it rests on. Its corrections are what the same rates make of the tables as they
+are now, less what was billed. They belong to the first month after it that is not closed, and are
+kept with that month when it is closed in its turn: so each correction is billed once.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time, tzinfo
 from decimal import Decimal
+from time import sleep
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -40,7 +41,8 @@ from tidegate_logic.reasons import Reason
 from tidegate_logic.words import rfc3339, rfc3339_ms
 
 FOLDER: Final = "_closed"
-VERSION: Final = 2
+VERSION: Final = 3  # 3: who closed it, and rows of its FOCUS file are named by Kafka's cluster id
+_VERSIONS: Final = (2, VERSION)
 SETTLED_MS: Final = 2 * HOUR_MS  # samples usually come within it
 _TABLES: Final = ("usage_1h", "broker_1h")
 _KEY: Final = ("tier", "user", "client_id", "broker", "direction")
@@ -113,7 +115,7 @@ class Closed:
     """A closed month: its bill (`charges`, made with `card` and `members`) and its usage.
 
     `corrections` are the lines of earlier months that its bill carried, `sources` the publications
-    by window.
+    by window. `version` is the file's, which decides how its FOCUS rows are named.
     """
 
     month: Month
@@ -127,12 +129,27 @@ class Closed:
     charges: Sequence[Charge]
     corrections: Sequence[Correction]
     sources: Mapping[str, str]
+    closed_by: str = ""
+    version: int = VERSION
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """All that the checksum covers; version 2 had neither of the newer fields."""
+        plain: dict[str, Any] = _FORM.dump_python(self, mode="json")
+        if self.version < VERSION:
+            del plain["closed_by"], plain["version"]
+        return plain
 
     @property
     def sha256(self) -> str:
         """Of everything else, in one form."""
-        plain = _FORM.dump_python(self, mode="json")
-        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def invoice_id(self) -> str:
+        """What its bill is named by; "" without prices, or closed before bills had a name."""
+        is_bill = self.card.rates and self.version >= VERSION
+        return f"{self.month.name}-{self.sha256[:16]}" if is_bill else ""
 
     @property
     def path(self) -> str:
@@ -180,6 +197,9 @@ class Adjustments:
             "month": month.name,
             "timezone": month.zone,
             "closedAt": self.closed.closed_at,
+            "closedBy": self.closed.closed_by,
+            "kafkaClusterId": self.closed.cluster,
+            "policy": self.closed.policy,
             "sha256": self.closed.sha256,
             "hoursPublishedAgain": list(self.changed),
             "adjustments": [
@@ -226,13 +246,15 @@ def close_month(
     card: RateCard,
     members: Sequence[MemberTerms] = (),
     now_ms: int,
+    closed_by: str = "",
     with_gaps: bool = False,
+    wait: Callable[[float], None] = sleep,
 ) -> Closed:
-    """Keep the bill of a month that is over.
+    """Keep the bill of a month that is over. Of several processes exactly one does.
 
     Raises InvalidResource for one that is closed already, not over, or of another time zone than
-    those before, and for hours that are not published unless `with_gaps`; and what reading the
-    store raises.
+    those before, and for hours that are not published unless `with_gaps`; Conflict while another
+    process closes it; and what reading the store raises.
     """
     if store.storage.read(path_of(month.name)) is not None:
         raise InvalidResource(
@@ -270,8 +292,15 @@ def close_month(
         _bill(store, month, card, members),
         tuple(_corrections_for(store, month, before)),
         sources,
+        closed_by,
     )
-    store.storage.write(closed.path, encoded(closed))
+    if not store.storage.create(closed.path, encoded(closed), wait=wait):
+        first = read_closed(store, month.name)
+        raise InvalidResource(
+            f"{month.name} was closed by another process while this one read the tables, at "
+            f"{first.closed_at}{f' by {first.closed_by}' if first.closed_by else ''} with SHA-256 "
+            f"{first.sha256}. That bill stands, and this process changed nothing."
+        )
     return closed
 
 
@@ -348,11 +377,7 @@ def _bill(
 
 
 def encoded(closed: Closed) -> bytes:
-    document = {
-        "version": VERSION,
-        "sha256": closed.sha256,
-        **_FORM.dump_python(closed, mode="json"),
-    }
+    document = {"version": closed.version, "sha256": closed.sha256, **closed.content}
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False).encode()
 
 
@@ -378,8 +403,8 @@ def read_closed(store: UsageStore, month: str) -> Closed:
         )
     try:
         document = json.loads(content)
-        if document.pop("version") != VERSION:
-            raise ValueError(f"it is not of version {VERSION}")
+        if document["version"] not in _VERSIONS:
+            raise ValueError(f"it is not of version {' or '.join(map(str, _VERSIONS))}")
         checksum = document.pop("sha256")
         closed = _decoded(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -390,6 +415,23 @@ def read_closed(store: UsageStore, month: str) -> Closed:
             f"file of {closed.closed_at} back from a backup."
         )
     return closed
+
+
+def require_digests(store: UsageStore, expected: Mapping[str, str]) -> None:
+    """Compare closed months with SHA-256 digests that were kept elsewhere, by month.
+
+    Raises UsageDamaged where one differs: the checksum inside the file only finds accidents, as
+    anyone who can write the file can compute it. Raises NotFound for a month that is not closed.
+    """
+    for month, digest in expected.items():
+        closed = read_closed(store, month)
+        if closed.sha256 != digest:
+            raise UsageDamaged(
+                f"{closed.path} at {store.storage.shown} has SHA-256 {closed.sha256}, and "
+                f"{digest} was expected, so nothing was reported. Someone replaced the file, or "
+                f"the digest is of another bill. Put the file back from a backup or an older "
+                f"version of the object."
+            )
 
 
 def _decoded(document: Mapping[str, Any]) -> Closed:
@@ -523,8 +565,11 @@ def closed_bill(store: UsageStore, month: Month) -> Closed | None:
     return closed if closed.month == month else None
 
 
-def closed_figures(store: UsageStore, closed: Closed) -> ClosedMonth:
-    """The closed month in a report's figures, with what its tables have more or less by now."""
+def closed_figures(store: UsageStore, closed: Closed, *, account: str) -> ClosedMonth:
+    """The closed month in a report's figures, with what its tables have more or less by now.
+
+    `account` is the policy by which the rows of earlier versions are named.
+    """
     all_closed = _all_closed(store)
     since = tuple(_open_corrections(store, closed, all_closed))
     return ClosedMonth(
@@ -535,6 +580,9 @@ def closed_figures(store: UsageStore, closed: Closed) -> ClosedMonth:
         bytes_now=sum(one.bytes for one in _usage(store, closed.month)),
         next_bill=next_bill_of(closed.month, all_closed).name,
         amount_since=total_of(one.amount for one in since),
+        closed_by=closed.closed_by,
+        invoice_id=closed.invoice_id,
+        former_account="" if closed.version >= VERSION else account,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from tidegate.report.rate_card import GIB
 
 UNKNOWN = "–"
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def readable(number: float) -> str:
@@ -90,6 +91,7 @@ class Kind(Enum):
     SECONDS = _Form(duration, exact=_digits("s"))
     BROKER_HOURS = _Form(lambda seconds: readable(seconds / 3600), "broker-hours", _digits("s"))
     SHARE = _Form(_percent, exact="{:.6f}".format)
+    TOLERANCE = _Form(lambda share: f"± {_percent(share)}", exact="{:.6f}".format)
     CHANGE = _Form(lambda change: _minus(f"{change * 100:+.1f} %"), exact="{:.6f}".format)
     FACTOR = _Form("{:.3f}".format, exact="{:.6f}".format)
     MONEY = _Form(lambda amount: _minus(f"{amount:,.2f}"))
@@ -120,7 +122,8 @@ def exact_text(kind: Kind, value: Any) -> str:
 class Column:
     """What a table says of a field of its rows, which is `Annotated` with it.
 
-    `meaning` is the title's tooltip; `absent` is shown for None. `on_page` False: only in the CSV
+    `meaning` is the title's tooltip; `absent` is shown for None, with fields of the row in braces
+    (`{0.label}`). `on_page` False: only in the CSV
     file and the JSON. Columns are in the order of the fields, as in the JSON, except one that
     comes `before` an earlier field. `name` and `kind` are the field's.
     """
@@ -151,7 +154,9 @@ class Column:
 
     def text(self, row: Any) -> str:
         value = getattr(row, self.name)
-        return self.absent if value is None or value in ("", {}) else cell_text(self.kind, value)
+        if value is None or value in ("", {}):
+            return self.absent.format(row)
+        return cell_text(self.kind, value)
 
     def exact(self, row: Any) -> str:
         return exact_text(self.kind, getattr(row, self.name))
@@ -184,3 +189,8 @@ def camel(name: str) -> str:
     """`peak_rate` is `peakRate`."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def harmless(text: str) -> str:
+    """Put a quote before a text that a spreadsheet would take for a formula."""
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text

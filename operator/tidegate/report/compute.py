@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidegate import __version__
+from tidegate.report.bill import Who, bill_lines, reconciliation, tier_totals, tolerances
 from tidegate.report.charges import amounts_by, charges_of, unattributed_amounts
 from tidegate.report.evidence import calibrations, doubtful_members, recipes_of
 from tidegate.report.figures import (
@@ -95,33 +96,39 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         bytes_before(request.before),
         unattributed_amounts(tables, card, request.zone),
     )
-    members = _member_figures(tables, directory, charges, before)
+    known = tolerances(tables, request.bounds)
+    members = _member_figures(tables, directory, charges, before, known)
     brokers = _broker_figures(tables)
+    totals = tuple(
+        _total(direction, members, brokers, before, unattributed.get(direction))
+        for direction in _DIRECTIONS
+    )
     uses = _contract_use(tables, directory)
     days = request.days
     trail = read_trail(request.trail or (), request.policy, end_ms=request.end_ms)
     return ReportFigures(
-        policy=request.policy,
+        policy=request.provenance.policy or request.policy,
+        kafka_cluster_id=request.provenance.cluster,
         made_at=rfc3339_ms(request.made_at_ms),
         made_by=__version__,
         period=_period(tables, request),
         currency=currency,
         prices=tuple(_prices(request)),
-        charges=charges,
+        charges=bill_lines(charges, known, card, tables, request.zone),
         closed=request.closed,
         corrections=tuple(request.corrections),
         corrections_amount=corrected,
         amount_due=total_of([total_amount, corrected]),
         total_bytes=sum(one.bytes for one in members),
         total_amount=total_amount,
-        totals=tuple(
-            _total(direction, members, brokers, before, unattributed.get(direction))
-            for direction in _DIRECTIONS
-        ),
+        totals=totals,
+        reconciliation=reconciliation(totals, charges),
+        tier_totals=tier_totals(members, known),
         tiers=_tier_figures(tables.tiers, members, uses),
         members=members,
         labels=label_figures(
-            request.by_labels, tables, charges, request.before, card.budgets, request.zone
+            *(request.by_labels, tables, charges, request.before, card.budgets, request.zone),
+            known,
         ),
         unusual_days=()
         if days is None
@@ -202,7 +209,8 @@ def _member_figures(
     tables: PeriodTables,
     directory: MemberDirectory,
     charges: Sequence[Charge],
-    before: Mapping[tuple[str, str, str], int],
+    before: Mapping[Who, int],
+    known: Mapping[Who, float],
 ) -> tuple[MemberFigures, ...]:
     """A line for each member and direction, most bytes first; `share` is of the direction's.
 
@@ -233,6 +241,7 @@ def _member_figures(
             amount=amounts.pop(
                 (row["tier"], row["user"], row["client_id"], row["direction"]), None
             ),
+            tolerance=known.get((row["user"], row["client_id"], row["direction"])),
             over_contract_share=share_of(
                 row["over_contract_seconds"], row["broker"] * published_ms / 1000
             ),
@@ -270,6 +279,7 @@ def _idle_member(charge: Charge, amount: Decimal) -> MemberFigures:
         share=0.0,
         change=None,
         amount=amount,
+        tolerance=None,
         throttled_seconds=0.0,
         over_contract_seconds=0.0,
         over_contract_share=None,

@@ -22,6 +22,7 @@ Seconds = Annotated[float, Kind.SECONDS]
 WholeSeconds = Annotated[int, Kind.SECONDS]
 BrokerHours = Annotated[float, Kind.BROKER_HOURS]
 Share = Annotated[float, Kind.SHARE]
+Tolerance = Annotated[float, Kind.TOLERANCE]
 Change = Annotated[float, Kind.CHANGE]
 Factor = Annotated[float, Kind.FACTOR]
 Money = Annotated[Decimal, Kind.MONEY]
@@ -56,9 +57,15 @@ _Unattributed = Annotated[
         "Unattributed", "Counted by brokers, explained by no user's gauge; not billed to any member"
     ),
 ]
+_UnattributedAmount = Annotated[
+    Money | None,
+    Column("Unattributed cost", "At the price of its direction; in no other amount of this table"),
+]
 _Deferred = Annotated[
     Volume,
-    Column("Deferred", "Estimated bytes delayed while it was throttled; Kafka drops none of them"),
+    Column(
+        "Held back (estimate)", "Bytes delayed while it was throttled; Kafka drops none of them"
+    ),
 ]
 _Throttled = Annotated[
     BrokerHours,
@@ -74,6 +81,13 @@ _DirectionShare = Annotated[
 _VolumeChange = Annotated[
     Change | None,
     Column("Change", "Of the volume, against the period before; a dash where that is not known"),
+]
+_Tolerance = Annotated[
+    Tolerance | None,
+    Column(
+        "Tolerance",
+        "How far the volume, and a price by volume, may be off; a dash where a line is exact",
+    ),
 ]
 _AMOUNT = Column("Price", "Rounded to hundredths; totals are sums of these")
 _Amount = Annotated[Money | None, _AMOUNT]
@@ -144,6 +158,13 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class BillLine(Charge):
+    """A charge, and how far its estimate may be off; None where it is exact."""
+
+    tolerance: _Tolerance
+
+
+@dataclass(frozen=True, slots=True)
 class Correction(Charge):
     """A line on this bill for a month that was closed: what it is more or less than was billed.
 
@@ -163,7 +184,8 @@ class ClosedMonth:
     """The report's own month where it was closed: its charges are those of then.
 
     `bytes` of all clients were closed, and the tables have `bytes_now`. What that makes of the
-    amount, `amount_since`, is on the bill of `next_bill`; None = nothing.
+    amount, `amount_since`, is on the bill of `next_bill`; None = nothing. `former_account` names
+    the FOCUS rows of a month that an earlier version closed, "" = they have today's names.
     """
 
     month: str
@@ -173,6 +195,9 @@ class ClosedMonth:
     bytes_now: int
     next_bill: str
     amount_since: Decimal | None
+    closed_by: str = ""
+    invoice_id: str = ""
+    former_account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +208,7 @@ class LabelFigures:
     """
 
     label: Annotated[str, Column("Label")]
-    value: Annotated[str, Column("Value", absent="without it")]
+    value: Annotated[str, Column("Value", absent="(no {0.label})")]
     members: _Members
     fetch_bytes: _Fetched
     produce_bytes: _Produced
@@ -191,6 +216,7 @@ class LabelFigures:
     share: Annotated[Share | None, Column("Share", "Of all members' bytes")]
     change: _VolumeChange
     amount: _Amount
+    tolerance: _Tolerance
     budget: Annotated[Money | None, Column("Budget", "For the period's length", absent="none")]
     budget_share: Annotated[Share | None, Column("Of budget")]
 
@@ -221,14 +247,47 @@ class Total:
     amount: _Amount
     counted_bytes: Annotated[
         Volume,
-        Column("Counted by brokers", "The brokers' own byte counters: exact if they were scraped"),
+        Column("Total at brokers", "The brokers' own byte counters: exact if they were scraped"),
     ]
     unattributed_bytes: _Unattributed
-    unattributed_amount: Annotated[
-        Money | None, Column("Price of it", "Unattributed, and in no other amount")
-    ]
+    unattributed_amount: _UnattributedAmount
     throttled_seconds: _Throttled
     deferred_bytes: _Deferred
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """Billed and unattributed bytes of a direction, or of "both", against the brokers' count.
+
+    `unattributed_charged` is the part of the bill for unattributed bytes, None = not charged.
+    """
+
+    direction: _Direction
+    billed_bytes: Annotated[Volume, Column("Billed", "Bytes of all members")]
+    unattributed_bytes: Annotated[Volume, Column("+ Unattributed")]
+    counted_bytes: Annotated[Volume, Column("= Total at brokers", "The brokers' own byte counters")]
+    difference_bytes: Annotated[
+        Volume, Column("Difference", "Total at brokers less billed and unattributed")
+    ]
+    unattributed_amount: _UnattributedAmount
+    unattributed_charged: Annotated[
+        Money | None, Column("Of it on this bill", "As the rate card says", absent="not charged")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TierTotal:
+    """A tier over both directions."""
+
+    tier: _Tier
+    level: _Level
+    members: _Members
+    fetch_bytes: _Fetched
+    produce_bytes: _Produced
+    bytes: _Bytes
+    share: Annotated[Share | None, Column("Share", "Of all members' bytes")]
+    amount: _Amount
+    tolerance: _Tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +333,7 @@ class MemberFigures:
     share: _DirectionShare
     change: _VolumeChange
     amount: _Amount
+    tolerance: _Tolerance
     throttled_seconds: _Throttled
     over_contract_seconds: Annotated[
         BrokerHours,
@@ -536,8 +596,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ReportFigures:
-    """One report. Unknown are episodes without `trail_given`, tiers' states without `states_known`.
+    """One report of the tables of a policy, whose cluster has `kafka_cluster_id`, "" = unknown.
 
+    Unknown are episodes without `trail_given`, tiers' states without `states_known`.
     `five_minutes` False: calibration is unknown, and every p95 is a bound. `made_by` is Tidegate's
     version. In `tierless_windows` the rollup had no policy: tiers there are those of the files that
     were given to the report. `days_compared`: the tables have days with enough weeks before them.
@@ -546,12 +607,13 @@ class ReportFigures:
     """
 
     policy: str
+    kafka_cluster_id: str
     made_at: str
     made_by: str
     period: Period
     currency: str
     prices: tuple[Price, ...]
-    charges: tuple[Charge, ...]
+    charges: tuple[BillLine, ...]
     closed: ClosedMonth | None
     corrections: tuple[Correction, ...]
     corrections_amount: Decimal | None
@@ -559,6 +621,8 @@ class ReportFigures:
     total_bytes: int
     total_amount: Decimal | None
     totals: tuple[Total, ...]
+    reconciliation: tuple[Reconciliation, ...]
+    tier_totals: tuple[TierTotal, ...]
     tiers: tuple[TierFigures, ...]
     members: tuple[MemberFigures, ...]
     labels: tuple[LabelFigures, ...]

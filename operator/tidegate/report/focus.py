@@ -6,12 +6,15 @@ ContractedCost are exactly price times quantity, as the specification asks. A sh
 one share at the price of its amount. Labels are Tags. Lines of earlier months, which were closed
 and corrected since, have ChargeClass Correction: their charge period is in that month, quantities
 and costs may be below zero, and prices never are.
+
+The billing account is the Kafka cluster, by its own id, and the policy is its name. A month that
+was closed before that keeps its rows to the byte: see `_former_row`.
 """
 
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any, Final
@@ -20,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.errors import InvalidResource
+from tidegate.report.columns import harmless
 from tidegate.report.figures import Charge, Correction, ReportFigures
 from tidegate.report.rate_card import GIB
 
@@ -58,6 +62,7 @@ SCHEMA: Final = pa.schema(
             ("ContractedCost", _COST, False),
             ("ContractedUnitPrice", _AMOUNT, True),
             ("EffectiveCost", _COST, False),
+            ("InvoiceId", _TEXT, True),
             ("InvoiceIssuerName", _TEXT, False),
             ("ListCost", _COST, False),
             ("ListUnitPrice", _AMOUNT, True),
@@ -85,10 +90,15 @@ SCHEMA: Final = pa.schema(
             ("x_ChargeKind", _TEXT, False),
             ("x_CorrectedMonth", _TEXT, True),
             ("x_KafkaClientId", _TEXT, True),
+            ("x_KafkaClusterId", _TEXT, True),
             ("x_KafkaUser", _TEXT, True),
         )
     ],
     metadata={"FocusVersion": FOCUS_VERSION},
+)
+_NEWER: Final = ("InvoiceId", "x_KafkaClusterId")
+_FORMER_SCHEMA: Final = pa.schema(
+    [field for field in SCHEMA if field.name not in _NEWER], metadata=SCHEMA.metadata
 )
 _METERS: Mapping[str, str] = {
     "fetch": "Data fetched from Kafka brokers",
@@ -112,8 +122,29 @@ def focus_table(figures: ReportFigures, *, issuer: str) -> pa.Table:
             f"A FOCUS file needs a currency by its code of three letters, such as EUR; this report "
             f"has {figures.currency or 'none'}. Give --currency, or name it in the rate card."
         )
-    rows = [_row(figures, one, issuer) for one in (*figures.charges, *figures.corrections)]
-    return pa.Table.from_pylist(rows, SCHEMA)
+    lines = (*figures.charges, *figures.corrections)
+    if figures.closed is not None and figures.closed.former_account:
+        account = figures.closed.former_account
+        rows = [_former_row(_row(figures, one, issuer), one, account) for one in lines]
+        return pa.Table.from_pylist(rows, _FORMER_SCHEMA)
+    return pa.Table.from_pylist([_row(figures, one, issuer) for one in lines], SCHEMA)
+
+
+def focus_warnings(figures: ReportFigures, *, is_whole_month: bool) -> Iterator[str]:
+    """What a cost tool cannot know from the file, as sentences."""
+    period = figures.period
+    if not is_whole_month:
+        yield (
+            f"The FOCUS file has {period.start} to {period.end} as its billing period, and cost "
+            f"tools expect a whole month. Load it only to try it out; for the bill, use --month "
+            f"once the month is over."
+        )
+    if not figures.kafka_cluster_id:
+        yield (
+            "The tables have no Kafka cluster id, so the FOCUS file names its billing account by "
+            "the policy alone, and bills of two clusters may look like one. Rollup Jobs write the "
+            "id; `tidegate rollup run` has --cluster-id."
+        )
 
 
 def focus_files(table: pa.Table) -> Mapping[str, str | bytes]:
@@ -131,13 +162,18 @@ def parquet_bytes(table: pa.Table) -> bytes:
 def csv_lines(table: pa.Table) -> str:
     """The table as CSV: times as FOCUS writes them, decimals with every digit, null empty.
 
-    Texts are as they are, for programs: a spreadsheet may take one for a formula.
+    A text that a spreadsheet would run as a formula has a quote before it; Parquet has it as it is.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(table.column_names)
+    is_former = table.column_names == _FORMER_SCHEMA.names
     for row in table.to_pylist():
-        writer.writerow([_csv_cell(value) for value in row.values()])
+        cells = [_csv_cell(value) for value in row.values()]
+        texts = [isinstance(value, str) and not is_former for value in row.values()]
+        writer.writerow(
+            [harmless(cell) if text else cell for cell, text in zip(cells, texts, strict=True)]
+        )
     return text.getvalue()
 
 
@@ -156,12 +192,13 @@ def _row(figures: ReportFigures, charge: Charge, issuer: str) -> dict[str, Any]:
         context.prec = _DIGITS
         exact = quantity * price
     sku = f"kafka-{charge.kind.lower()}" + (f"-{charge.direction}" if charge.direction else "")
-    account = figures.policy or "Kafka"
+    name = figures.policy or "Kafka"
+    account = figures.kafka_cluster_id or name
     period = figures.period
     return {
         "BilledCost": charge.amount,
         "BillingAccountId": account,
-        "BillingAccountName": account,
+        "BillingAccountName": name,
         "BillingAccountType": "Kafka cluster",
         "BillingCurrency": charge.currency if isinstance(charge, Correction) else figures.currency,
         "BillingPeriodStart": _time(period.start),
@@ -169,7 +206,7 @@ def _row(figures: ReportFigures, charge: Charge, issuer: str) -> dict[str, Any]:
         "ChargeCategory": "Usage",
         "ChargeClass": "Correction" if isinstance(charge, Correction) else None,
         "ChargeDescription": _description(charge),
-        "ChargeFrequency": "Usage-Based" if charge.bytes else "Recurring",
+        "ChargeFrequency": "Usage-Based" if charge.bytes or charge.per_gib else "Recurring",
         "ChargePeriodStart": _time(charge.start),
         "ChargePeriodEnd": _time(charge.end),
         "ConsumedQuantity": _gib(charge.bytes),
@@ -177,6 +214,7 @@ def _row(figures: ReportFigures, charge: Charge, issuer: str) -> dict[str, Any]:
         "ContractedCost": exact,
         "ContractedUnitPrice": price,
         "EffectiveCost": charge.amount,
+        "InvoiceId": (figures.closed.invoice_id or None) if figures.closed else None,
         "InvoiceIssuerName": issuer,
         "ListCost": exact,
         "ListUnitPrice": price,
@@ -190,18 +228,43 @@ def _row(figures: ReportFigures, charge: Charge, issuer: str) -> dict[str, Any]:
         "ServiceSubcategory": "Messaging",
         "SkuId": sku,
         "SkuMeter": _METERS[charge.direction],
-        "SkuPriceId": f"{sku}{f'-{charge.level}' if charge.level else ''}@{charge.start[:10]}",
+        "SkuPriceId": _price_id(sku, charge) + ("" if charge.per_gib is not None else "-share"),
         "Tags": json.dumps(dict(charge.labels), sort_keys=True, ensure_ascii=False),
         "x_ChargeKind": charge.kind,
         "x_CorrectedMonth": charge.corrected_month if isinstance(charge, Correction) else None,
+        "x_KafkaClusterId": figures.kafka_cluster_id or None,
         **(_of_member(account, charge) if charge.member else {}),
     }
 
 
-def _of_member(account: str, charge: Charge) -> dict[str, Any]:
-    resource = json.dumps([account, charge.tier, charge.user, charge.client_id], ensure_ascii=False)
+def _former_row(row: Mapping[str, Any], charge: Charge, account: str) -> dict[str, Any]:
+    """The row as it was before 0.2, for a month that was closed then.
+
+    Its account was the policy's name, which two clusters may share, and a price had another id each
+    month. A dataset that was delivered must not change, so these months keep both.
+    """
     return {
-        "ResourceId": resource,
+        **{name: value for name, value in row.items() if name not in _NEWER},
+        "BillingAccountId": account,
+        "BillingAccountName": account,
+        "ChargeFrequency": "Usage-Based" if charge.bytes else "Recurring",
+        "SkuPriceId": f"{_price_id(row['SkuId'], charge)}@{charge.start[:10]}",
+        **({"ResourceId": _resource_id(account, charge)} if charge.member else {}),
+    }
+
+
+def _price_id(sku: str, charge: Charge) -> str:
+    """The same in every month: the price of a level's members, or of anyone's."""
+    return f"{sku}-{charge.level}" if charge.level else sku
+
+
+def _resource_id(account: str, charge: Charge) -> str:
+    return json.dumps([account, charge.tier, charge.user, charge.client_id], ensure_ascii=False)
+
+
+def _of_member(account: str, charge: Charge) -> dict[str, Any]:
+    return {
+        "ResourceId": _resource_id(account, charge),
         "ResourceName": charge.member,
         "ResourceType": "Kafka client",
         "SubAccountId": charge.tier or None,

@@ -24,6 +24,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidegate.report import plots
+from tidegate.report.bill import MEASURED_ERROR, MEASURED_ERROR_THROTTLED
 from tidegate.report.columns import (
     Column,
     Kind,
@@ -31,6 +32,7 @@ from tidegate.report.columns import (
     cell_text,
     clock,
     duration,
+    harmless,
     labels_words,
     text_with_unit,
 )
@@ -47,7 +49,6 @@ from tidegate.report.sheets import (
 )
 
 _PAGE_FILE, _JSON_FILE = "report.html", "report.json"
-_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _FILTER_FROM = 15  # rows; fewer are found by eye
 _LONG_CHARACTERS = 40
 
@@ -117,6 +118,8 @@ def page_html(figures: ReportFigures) -> str:
             pivot=pivot,
             factor_bounds=(figures.least_factor, figures.most_factor),
             ENOUGH_COVERAGE=ENOUGH_COVERAGE,
+            MEASURED_ERROR=MEASURED_ERROR,
+            MEASURED_ERROR_THROTTLED=MEASURED_ERROR_THROTTLED,
             GIB=GIB,
         )
     )
@@ -211,11 +214,6 @@ def _csv_cell(value: Any) -> str | int | float:
     if isinstance(value, Mapping):
         return harmless(labels_words(value))
     return "" if value is None else plain(value)
-
-
-def harmless(text: str) -> str:
-    """Put a quote before a text that a spreadsheet would take for a formula."""
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text
 
 
 # Prometheus' text format, for a textfile collector: amounts and budgets of labels.

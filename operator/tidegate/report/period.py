@@ -26,7 +26,8 @@ _WINDOW = "window_start"
 class PeriodTables:
     """The tables with `window_start` in whole milliseconds, all within the period.
 
-    The 5-minute tables are None unless they cover the whole period.
+    The 5-minute tables are None unless they cover the whole period; `known_5m` are rows of usage
+    that may cover a part of it.
     """
 
     start_ms: int
@@ -37,6 +38,7 @@ class PeriodTables:
     tiers: pa.Table
     usage_5m: pa.Table | None
     broker_5m: pa.Table | None
+    known_5m: pa.Table | None
 
     @property
     def is_short(self) -> bool:
@@ -78,10 +80,15 @@ def period_tables(request: ReportRequest) -> PeriodTables:
         _within(table, start_ms, end_ms) for table in (tables.usage, tables.brokers, tables.tiers)
     )
     usage = _with_terms_of_today(usage, request)
+    usage_5m, broker_5m = (
+        None if table is None else _within(table, start_ms, end_ms)
+        for table in (tables.usage_5m, tables.broker_5m)
+    )
     return PeriodTables(
         *(start_ms, end_ms, tables.grain_ms, usage, brokers, tiers),
-        usage_5m=_if_complete(tables.usage_5m, usage, request),
-        broker_5m=_if_complete(tables.broker_5m, brokers, request),
+        usage_5m=_if_complete(usage_5m, usage, request),
+        broker_5m=_if_complete(broker_5m, brokers, request),
+        known_5m=usage_5m,
     )
 
 
@@ -150,11 +157,10 @@ def _if_complete(
     if finer is None:
         return None
     grain_ms, start_ms = request.tables.grain_ms, request.start_ms
-    cut = _within(finer, start_ms, request.end_ms)
     missing = _windows(table, grain_ms, origin_ms=start_ms) - _windows(
-        cut, grain_ms, origin_ms=start_ms
+        finer, grain_ms, origin_ms=start_ms
     )
-    return None if missing else cut
+    return None if missing else finer
 
 
 def _with_tiers_of_hours(usage_5m: pa.Table, hours: pa.Table, *, start_ms: int) -> pa.Table | None:

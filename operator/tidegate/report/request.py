@@ -140,11 +140,14 @@ class SourceSeries:
 class Provenance:
     """Where the tables came from; every text is shown as it is.
 
+    `policy` and `cluster` are whose they are, namespace/name and Kafka's cluster id, "" = unknown.
     `tierless` are the windows that were rolled up without a policy.
     """
 
     store_url: str
     schema_version: int
+    policy: str = ""
+    cluster: str = ""
     transports: Sequence[str] = ()
     run_ids: Sequence[str] = ()
     tierless: frozenset[int] = frozenset()
@@ -286,9 +289,12 @@ def stored_provenance(
         for one in store.manifests(table, start_ms, end_ms)
         if not one.retired
     ]
+    owners = [one.owner for one in sorted(manifests, key=lambda one: -one.published_at_ms)]
     return Provenance(
         store_url=store.storage.shown,
         schema_version=VERSION,
+        policy=next((one.policy for one in owners if one.policy), ""),
+        cluster=next((one.cluster for one in owners if one.cluster), ""),
         transports=sorted({one.source for one in manifests if one.source}),
         run_ids=sorted({one.run_id for one in manifests}),
         tierless=_tierless([one for one in manifests if one.table == "usage_5m"], grain_ms),

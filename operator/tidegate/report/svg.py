@@ -4,6 +4,7 @@ It imports nothing of rollups, so that the demo draws with it too. Colours are C
 page, which is why a plot follows the reader's choice of a light or dark page, and prints.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,22 +15,35 @@ from typing import Final
 WIDTH: Final = 880
 LABELS_WIDTH: Final = 244  # left of bars with a name: 32 characters
 
-# Of a file, which has no page around it.
-_FILE_STYLE = """
-:root { --page: #fff; --ink: #1f2933; --faint: #52606d; --rule: #d5dbe1; --limit: #b3261e;
-  --l0: #1b4f8f; --l1: #2a9187; --l2: #d08a12; --l3: #a83a6b; --other: #8b97a3; --row: #eef1f4; }
-@media (prefers-color-scheme: dark) { :root { --page: #14181d; --ink: #e4e8ec; --faint: #a3afba;
-  --rule: #3a444e; --limit: #ff8a7a; --l0: #6ea6e8; --l1: #4fc2b5; --l2: #f0b04c; --l3: #e77fae;
-  --other: #74808c; --row: #222a32; } }
-svg { font: 12px system-ui, "DejaVu Sans", sans-serif; }
-text { fill: var(--ink); } .axis text, text.axis-title, text.faint { fill: var(--faint); }
-text.title { font-size: 16px; font-weight: 600; } .axis line { stroke: var(--rule); }
-.page { fill: var(--page); } .row { fill: var(--row); } .silent { fill: var(--ink); }
-.l0 { fill: var(--l0); } .l1 { fill: var(--l1); } .l2 { fill: var(--l2); } .l3 { fill: var(--l3); }
-.other { fill: var(--other); } polyline { fill: none; stroke: var(--ink); stroke-width: .6; }
-line.limit { stroke: var(--limit); stroke-width: 1.6; stroke-dasharray: 5 3; }
-text.limit { fill: var(--limit); }
-"""
+# Of a file, which has no page around it: on a light screen and on a dark one.
+FILE_COLOURS: Final = {
+    "page": ("#fff", "#14181d"),
+    "ink": ("#1f2933", "#e4e8ec"),
+    "faint": ("#52606d", "#a3afba"),
+    "rule": ("#d5dbe1", "#3a444e"),
+    "limit": ("#b3261e", "#ff8a7a"),
+    "l0": ("#1b4f8f", "#6ea6e8"),
+    "l1": ("#2a9187", "#4fc2b5"),
+    "l2": ("#d08a12", "#f0b04c"),
+    "l3": ("#a83a6b", "#e77fae"),
+    "other": ("#8b97a3", "#74808c"),
+    "row": ("#eef1f4", "#222a32"),
+}
+# What a class of an element means in a file, as SVG's own attributes; without a class, the element.
+_FILE_LOOKS: Final = {
+    "svg": 'fill="ink" font-family="system-ui, DejaVu Sans, sans-serif" font-size="12"',
+    "polyline": 'fill="none" stroke="ink" stroke-width=".6"',
+    "line": 'stroke="rule"',
+    "g.axis": 'fill="faint"',
+    "text.title": 'font-size="16" font-weight="600"',
+    "text.axis-title": 'fill="faint"',
+    "text.faint": 'fill="faint"',
+    "text.limit": 'fill="limit"',
+    "line.limit": 'stroke="limit" stroke-width="1.6" stroke-dasharray="5 3"',
+    "rect.silent": 'fill="ink"',
+}
+_START_TAG: Final = re.compile(r'<(\w+)((?: [\w-]+="[^"]*")*)>')
+_COLOUR: Final = re.compile(r' (fill|stroke)="(\w+)"')
 _CHARACTER_WIDTH = 7.0  # of a wide font
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _TIME_STEPS = (
@@ -93,13 +107,15 @@ def plot(
 def svg_file(title: str, description: str, parts: Iterable[Markup], *, height: float) -> str:
     """A file with its title that needs nothing else: no page, no script, no font.
 
-    Its colours are those of the reader's light or dark screen: `l0` to `l3`, `other`, `limit`.
+    Classes of its elements, and their `fill` and `stroke`, are names of FILE_COLOURS. The light
+    colours are attributes, which every program knows, and not only browsers. Where a reader
+    prefers dark colours, a browser puts these in their place.
     """
     drawn = element(
         "svg",
         element("title", title),
         element("desc", description),
-        element("style", Markup(_FILE_STYLE)),
+        element("style", Markup(_dark_style())),
         bar(0, 0, WIDTH, height, class_="page"),
         text(title, 14, 26, class_="title"),
         *parts,
@@ -109,7 +125,43 @@ def svg_file(title: str, description: str, parts: Iterable[Markup], *, height: f
         height=f"{height:g}",
         role="img",
     )
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{drawn}\n'
+    painted = _START_TAG.sub(_with_colours, drawn)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{painted}\n'
+
+
+def _dark_style() -> str:
+    rules = "".join(
+        dark_rule(way, *pair) for pair in FILE_COLOURS.values() for way in ("fill", "stroke")
+    )
+    return f"@media (prefers-color-scheme: dark) {{\n{rules}}}"
+
+
+def dark_rule(way: str, light: str, dark: str) -> str:
+    """For a file: what is drawn in the light colour gets the dark one. `way`: fill or stroke."""
+    return f'[{way}="{light}"] {{ {way}: {dark} }}\n'
+
+
+def _with_colours(tag: re.Match[str]) -> str:
+    """The start tag with what its class means, less what it has itself, and with light colours."""
+    name, written = tag.groups()
+    classes = re.search(r' class="([^"]*)"', written)
+    looks = [f"{name}.{one}" for one in classes[1].split()] if classes else [name]
+    meant = " ".join(_FILE_LOOKS.get(look, _filled(look)) for look in looks)
+    for attribute in re.findall(r'[\w-]+="[^"]*"', meant):
+        if f" {attribute.partition('=')[0]}=" not in written:
+            written += f" {attribute}"
+    coloured = _COLOUR.sub(lambda way: f' {way[1]}="{_light(way[2])}"', written)
+    return f"<{name}{coloured}>"
+
+
+def _filled(look: str) -> str:
+    """An area or a bar in the colour that its class names."""
+    colour = look.partition(".")[2]
+    return f'fill="{colour}"' if colour in FILE_COLOURS else ""
+
+
+def _light(colour: str) -> str:
+    return FILE_COLOURS[colour][0] if colour in FILE_COLOURS else colour
 
 
 def element(tag: str, *children: str | None, **attributes: Attribute) -> Markup:

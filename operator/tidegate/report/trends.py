@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.report.bill import Who, tolerance_of
 from tidegate.report.figures import Charge, LabelFigures, UnusualDay
 from tidegate.report.period import PeriodTables, by_keys, grouped, share_of
 from tidegate.report.rate_card import HUNDREDTH, Budget, months_share
@@ -53,13 +54,14 @@ def label_figures(
     before: UsageBefore | None,
     budgets: Sequence[Budget],
     zone: tzinfo,
+    known: Mapping[Who, float],
 ) -> tuple[LabelFigures, ...]:
     """For each label a line for each of its values, most bytes first; "" = without the label."""
     return tuple(
         line
         for name in names
         for line in sorted(
-            _of_label(name, tables, charges, before, budgets, zone),
+            _of_label(name, tables, charges, before, budgets, zone, known),
             key=lambda one: (-one.bytes, one.value),
         )
     )
@@ -72,6 +74,7 @@ def _of_label(
     before: UsageBefore | None,
     budgets: Sequence[Budget],
     zone: tzinfo,
+    known: Mapping[Who, float],
 ) -> Iterator[LabelFigures]:
     moved, members = _by_value(name, tables.usage)
     earlier: Mapping[tuple[str, str], int] = {}
@@ -96,13 +99,14 @@ def _of_label(
         yield LabelFigures(
             label=name,
             value=value,
-            members=members.get(value, 0),
+            members=len({who[:2] for who in members.get(value, ())}),
             fetch_bytes=fetched,
             produce_bytes=produced,
             bytes=fetched + produced,
             share=share_of(fetched + produced, total),
             change=change_of(fetched + produced, sum(known_before)),
             amount=amount,
+            tolerance=tolerance_of(known, members.get(value, {}).items()),
             budget=budget,
             budget_share=None
             if budget is None or amount is None
@@ -112,15 +116,16 @@ def _of_label(
 
 def _by_value(
     name: str, usage: pa.Table
-) -> tuple[Mapping[tuple[str, str], int], Mapping[str, int]]:
-    """Bytes by the label's value and direction, and how many clients have each value."""
+) -> tuple[Mapping[tuple[str, str], int], Mapping[str, Mapping[Who, int]]]:
+    """Bytes by the label's value and direction, and by value those of each client that has it."""
     moved: defaultdict[tuple[str, str], int] = defaultdict(int)
-    clients: defaultdict[str, set[Client]] = defaultdict(set)
+    clients: defaultdict[str, dict[Who, int]] = defaultdict(dict)
     for row in grouped(usage, ("user", "client_id", "labels", "direction"), sum=("bytes",)):
         value = labels_of(row["labels"]).get(name, "")
         moved[value, row["direction"]] += row["bytes"]
-        clients[value].add((row["user"], row["client_id"]))
-    return moved, {value: len(found) for value, found in clients.items()}
+        who = row["user"], row["client_id"], row["direction"]
+        clients[value][who] = clients[value].get(who, 0) + row["bytes"]
+    return moved, clients
 
 
 def unusual_days(

@@ -5,20 +5,24 @@ The CRDs and the reference page are made from these.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from difflib import get_close_matches
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from tidegate.errors import InvalidResource
 from tidegate.queues.names import QueueNames
+from tidegate.resources import rates
 from tidegate.resources.delay_queue import (
     MAX_QUEUE_NAME_LENGTH,
     DelayQueueSpec,
     DelayQueueStatus,
 )
 from tidegate.resources.policy import PolicySpec
+from tidegate.resources.rates import rate_hint
 from tidegate.resources.schema import BrokenRule, Rule, SchemaModel, enforce
 from tidegate.resources.simulation import SIMULATION_API_VERSION, SIMULATION_KIND, SimulationSpec
 from tidegate.resources.status import OverrideStatus, PolicyStatus, TierStatus
@@ -487,7 +491,7 @@ def _validated(
         raise _invalid(
             name,
             [
-                _problem(path, details)
+                _problem(path, details, model)
                 for details in error.errors(include_url=False)
                 if not _is_echo(details)
             ],
@@ -516,9 +520,12 @@ class _Problem:
     field: str
     must: str
     found: str = ""
+    hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.must}{self.found}" if self.field else self.must
+        """The field with what to write, where that is sure, or else with all that must hold."""
+        words = self.hint or f"{self.must}{self.found}"
+        return f"{self.field}: {words}" if self.field else self.must
 
 
 def _invalid(name: str, problems: list[_Problem]) -> InvalidResource:
@@ -530,13 +537,49 @@ def _invalid(name: str, problems: list[_Problem]) -> InvalidResource:
     )
 
 
-def _problem(path: str, details: Any) -> _Problem:
+def _problem(path: str, details: Any, model: type[BaseModel]) -> _Problem:
     cause = details.get("ctx", {}).get("error")
     field = path + "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"]
     )
     field += cause.field_path if isinstance(cause, BrokenRule) else ""
-    return _Problem(field, _must(details), _shown(details))
+    return _Problem(field, _must(details), _shown(details), _hint(details, model))
+
+
+def _hint(details: Any, model: type[BaseModel]) -> str:
+    """What was probably meant; empty where that is not sure."""
+    value = details.get("input")
+    if details["type"] == "extra_forbidden":
+        meant = get_close_matches(str(details["loc"][-1]), _names_at(model, details["loc"][:-1]), 1)
+        return f"is not a field of this kind (did you mean {meant[0]}?)" if meant else ""
+    return rate_hint(value) if isinstance(value, str) and rates.MESSAGE in details["msg"] else ""
+
+
+def _names_at(model: Any, place: Sequence[str | int]) -> list[str]:
+    """The fields that the part of a spec at this place has; none where it is not found."""
+    for name in place:
+        if isinstance(name, int):
+            continue
+        models = _models(field.annotation for field in _fields(model) if field.alias == name)
+        if len(models) != 1:
+            return []
+        model = models[0]
+    return [field.alias or "" for field in _fields(model)]
+
+
+def _fields(model: type[BaseModel]) -> Iterable[FieldInfo]:
+    return model.model_fields.values()
+
+
+def _models(annotations: Iterable[Any]) -> list[type[BaseModel]]:
+    """The parts that an annotation is of: itself, or what is optional or listed in it."""
+    found: list[type[BaseModel]] = []
+    for annotation in annotations:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            found.append(annotation)
+        else:
+            found += _models(get_args(annotation))
+    return found
 
 
 def _is_echo(details: Any) -> bool:
@@ -568,7 +611,7 @@ def _shown(details: Any) -> str:
     value = details.get("input")
     if details["type"] == "missing" or not isinstance(value, str | int | float):
         return ""
-    text = json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False)
     return (
         " (found "
         f"{text if len(text) <= _SHOWN_VALUE_LENGTH else text[:_SHOWN_VALUE_LENGTH] + '...'})"

@@ -59,9 +59,45 @@ def parse_byte_rate(written: object) -> int:
     if isinstance(written, int | float):
         raise ValueError(NUMBER_MESSAGE)
     value = _exact(written) if isinstance(written, str) else None
-    if value is None or not FLOOR_BYTES_PER_SECOND <= value <= CEILING_BYTES_PER_SECOND:
+    if value is None or not _is_within_bounds(value):
         raise ValueError(MESSAGE)
     return value
+
+
+_OTHER_UNIT = re.compile(
+    "([0-9]+(?:[.][0-9]+)?) ?([kmgtKMGT]?)(i?)((?:[Bb](?:yte|it)s?|[Bb]ps|[Bb])?)(?:/s|ps)?",
+    re.ASCII,
+)
+
+
+def rate_hint(written: str) -> str:
+    """How a rate in another spelling, or in bits, is written here; empty where that is not sure."""
+    found = _OTHER_UNIT.fullmatch(written.strip())
+    if found is None:
+        return ""
+    number, prefix, binary, unit = found.groups()
+    in_bytes = (
+        number + (prefix.lower() if prefix in "kK" and not binary else prefix.upper()) + binary
+    )
+    value = _exact(in_bytes)
+    if value is None or in_bytes == written.strip() or not _is_within_bounds(value):
+        return ""
+    in_bits = _shortest(value // 8) if value % 8 == 0 and _is_within_bounds(value // 8) else ""
+    if unit.lower().startswith("bit") or unit == "bps":
+        return f"{written} = {in_bits}" if in_bits else ""
+    if unit == "b" and in_bits and not binary:
+        return f"{written}: write {in_bytes} for bytes per second, {in_bits} for bits"
+    return f"{written}: write {in_bytes} (bytes per second)"
+
+
+def _shortest(value: int) -> str:
+    """The rate with the largest suffix of a power of 1000 that leaves it whole."""
+    suffixes = [suffix for suffix in ("T", "G", "M", "k") if value % _FACTORS[suffix] == 0]
+    return f"{value // _FACTORS[suffixes[0]]}{suffixes[0]}" if suffixes else str(value)
+
+
+def _is_within_bounds(value: int) -> bool:
+    return FLOOR_BYTES_PER_SECOND <= value <= CEILING_BYTES_PER_SECOND
 
 
 def _exact(written: str) -> int | None:

@@ -5,7 +5,7 @@ are bytes/s, amounts bytes, times seconds from the start of the play.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
@@ -25,7 +25,7 @@ from tidegate_logic.model import (
 from tidegate_logic.quota_values import enforced_rate
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.decision import StepKind
-from tidegate_logic.throttle.nic_status import Pressure, WatchedBroker
+from tidegate_logic.throttle.nic_status import Pressure
 
 _MEAN_SECONDS: Final = 10  # of the NIC, for how long a broker was over its limit
 _AT_THE_LIMIT: Final = 1.01  # a mean up to this share of the limit is not over it
@@ -53,7 +53,8 @@ class Event:
     and after it (None = no quota), and whether load holds it below the contract after it.
     `longest_mute_seconds` is the longest mute of the member until its next change,
     `predicted_mute_seconds` what the decision expected at most. `nics` has what carries how much of
-    which limit where a broker went over or within. `reason` and `words` belong to a finding.
+    which limit: where a broker went over or within by means of ten seconds, and where a member was
+    lowered by the reading that it was lowered for. `reason` and `words` belong to a finding.
     """
 
     at_seconds: float
@@ -253,7 +254,23 @@ def _write_events(
             entry is not None and entry.of_contract is not None,
             causes.get(member.key, ()) if lowers else (),
             step.predicted_mute_seconds if step is not None and lowers else 0.0,
+            nics=tuple(_read_over(one, causes.get(member.key, ()), way)) if lowers else (),
         )
+
+
+def _read_over(
+    one: Pass, brokers: Collection[int], way: Direction
+) -> Iterator[tuple[Direction, float, int]]:
+    """What the operator read of the fullest of these brokers that it found over its limit."""
+    found = [
+        (nic.bytes_per_second, nic.limit)
+        for watched in one.decision.watched or ()
+        if watched.broker in brokers and (nic := watched.nics.get(way)) is not None
+        if nic.bytes_per_second is not None and nic.limit is not None and nic.is_full
+    ]
+    if found:
+        rate, limit = max(found, key=lambda read: read[0] / read[1])
+        yield way, rate, limit
 
 
 def _kind(entry: LedgerEntry | None, after: int | None) -> EventKind:
@@ -273,37 +290,57 @@ def _with_mute(event: Event, mutes: Iterable[Mute], until: float) -> Event:
     return replace(event, longest_mute_seconds=longest)
 
 
-_PRESSURE_KINDS: Final = {
-    Pressure.OVER: EventKind.OVER,
-    Pressure.WITHIN: EventKind.WITHIN,
-    Pressure.UNKNOWN: EventKind.UNKNOWN,
-}
-
-
 def _broker_events(played: Play) -> Iterator[Event]:
-    was: dict[int, Pressure] = {}
+    """When each broker goes over its limit and is within it again, and when its load is not known.
+
+    By the means of `_nics`, not by what the operator read: single readings see bursts of throttled
+    clients, and the seconds of the table would not be those between these events. A broker is
+    within its limit again once that lasts as long as a mean does.
+    """
+    over: dict[int, list[bool]] = {}
+    means: dict[NicPlace, list[float]] = {}
+    for broker, way, limit in _limits(played):
+        means[broker, way] = nic_rates(played, (broker, way), _MEAN_SECONDS)
+        is_over = [mean > _AT_THE_LIMIT * limit for mean in means[broker, way]]
+        known = over.get(broker, [False] * len(is_over))
+        over[broker] = [one or other for one, other in zip(known, is_over, strict=True)]
+    for broker, seconds in over.items():
+        limits = {way: limit for at, way, limit in _limits(played) if at == broker}
+        for begin, end in _spans(seconds):
+            for kind, at in ((EventKind.OVER, begin), (EventKind.WITHIN, end)):
+                if at >= len(seconds):
+                    continue
+                nics = [(way, means[broker, way][at], limit) for way, limit in limits.items()]
+                hot = [one for one in nics if one[1] > _AT_THE_LIMIT * one[2]]
+                shown = tuple(hot if kind is EventKind.OVER else nics)
+                yield Event(at + 1.0, kind, brokers=(broker,), nics=shown)
+    yield from _unknown_events(played)
+
+
+def _spans(seconds: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Begin and end of each span in which it holds, with gaps shorter than a mean left out."""
+    found: list[tuple[int, int]] = []
+    for at, holds in enumerate(seconds):
+        if not holds:
+            continue
+        if found and at - found[-1][1] < _MEAN_SECONDS:
+            found[-1] = (found[-1][0], at + 1)
+        else:
+            found.append((at, at + 1))
+    return iter(found)
+
+
+def _unknown_events(played: Play) -> Iterator[Event]:
+    was: set[int] = set()
     for one in played.passes:
-        for watched in one.decision.watched or ():
-            before = was.get(watched.broker, Pressure.WITHIN)
-            was[watched.broker] = watched.pressure
-            if watched.pressure is not before:
-                yield Event(
-                    one.at_seconds,
-                    _PRESSURE_KINDS[watched.pressure],
-                    brokers=(watched.broker,),
-                    nics=_carried(watched),
-                )
-
-
-def _carried(watched: WatchedBroker) -> tuple[tuple[Direction, float, int], ...]:
-    """What its NICs carry; of one that is over its limit, only the ways that are."""
-    known = [
-        (way, nic.bytes_per_second, nic.limit)
-        for way, nic in watched.nics.items()
-        if nic.bytes_per_second is not None and nic.limit is not None
-    ]
-    over = [one for one in known if one[1] > one[2]]
-    return tuple(over if watched.pressure is Pressure.OVER and over else known)
+        now = {
+            watched.broker
+            for watched in one.decision.watched or ()
+            if watched.pressure is Pressure.UNKNOWN
+        }
+        for broker in sorted(now - was):
+            yield Event(one.at_seconds, EventKind.UNKNOWN, brokers=(broker,))
+        was = now
 
 
 def _finding_events(played: Play) -> Iterator[Event]:
@@ -337,15 +374,18 @@ def _all_back_events(played: Play) -> Iterator[Event]:
 
 
 def _nics(played: Play) -> Iterator[NicOutcome]:
+    for broker, way, limit in _limits(played):
+        means = nic_rates(played, (broker, way), _MEAN_SECONDS)
+        over = sum(mean > _AT_THE_LIMIT * limit for mean in means)
+        yield NicOutcome(broker, way, limit, over, max(means, default=0.0))
+
+
+def _limits(played: Play) -> Iterator[tuple[int, Direction, int]]:
     for broker, limits in played.scenario.limits.items():
         for way in Direction:
             limit = limits.limit(way)
             if limit is not None:
-                means = moving_means(
-                    [one.carried[broker, way] for one in played.seconds], _MEAN_SECONDS
-                )
-                over = sum(mean > _AT_THE_LIMIT * limit for mean in means)
-                yield NicOutcome(broker, way, limit, over, max(means, default=0.0))
+                yield broker, way, limit
 
 
 def moving_means(values: Sequence[float], seconds: int) -> list[float]:

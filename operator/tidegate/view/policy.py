@@ -120,7 +120,10 @@ class InputNow:
 
 @dataclass(frozen=True, slots=True)
 class LevelNow:
-    """One level as the status has it; `members`, and how many are throttled, None = not known."""
+    """One level as the status has it; `members`, and how many are throttled, None = not known.
+
+    `state` is that of its members where they say more: Contended, or Throttled.
+    """
 
     level: Level
     state: str
@@ -416,9 +419,14 @@ def _levels(status: RawObject, members: Sequence[MemberNow]) -> Iterator[LevelNo
         mine = [one for one in members if one.level is level]
         below = len({one.key for one in mine if one.is_throttled})
         are_known = all(one.is_known for one in mine)
+        state = said.state
+        if any(one.is_known and one.state == MemberState.CONTENDED for one in mine):
+            state = MemberState.CONTENDED.value
+        elif below and state == "Contract":
+            state = MemberState.THROTTLED.value
         yield LevelNow(
             level,
-            said.state,
+            state,
             said.since,
             said.because,
             len({one.key for one in mine}),

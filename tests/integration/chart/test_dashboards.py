@@ -36,6 +36,7 @@ from tools.dashboards import queries
 pytestmark = pytest.mark.integration
 
 CHART = Path(__file__).parents[3] / "charts" / "tidegate"
+DOCS = CHART.parents[1] / "docs"
 KEY = "streaming/orders"
 _SECONDS = 900.0
 _HANDED_OVER = 600.0  # from one Pod to the other
@@ -217,6 +218,12 @@ def test_the_dashboards_tell_the_evening(episode: tuple[PrometheusLab, float]) -
 def test_a_dashboard_is_what_grafana_imports(name: str) -> None:
     document = _document(name)
     assert document["uid"] == name
+    assert next(one["name"] for one in document["annotations"]["list"]) == "Throttled"
+    assert all("{{" in one["titleFormat"] for one in document["annotations"]["list"])
+    assert {one["type"] for one in document["links"]} == {"dashboards", "link"}
+    page, _, anchor = document["links"][1]["url"].rpartition("/docs/operations.md#")
+    assert page
+    assert f"## {anchor.replace('-', ' ').capitalize()}\n" in (DOCS / "operations.md").read_text()
     names = [one["name"] for one in document["templating"]["list"]]
     assert names[:3] == ["datasource", "policy_namespace", "policy"]
     ids = [panel["id"] for panel in document["panels"]]

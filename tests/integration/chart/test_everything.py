@@ -16,6 +16,7 @@ from lab.kubernetes.tools import Helm
 from tests.integration.chart.rendering import CHART, HERE, objects, only, rendered
 from tidegate.kube.forwarders import labels as queue_labels
 from tidegate.kube.rollup_jobs import labels
+from tools.dashboards import RUNBOOK
 
 pytestmark = pytest.mark.integration
 
@@ -79,6 +80,8 @@ def test_these_objects_and_no_others_are_there(found: list[dict[str, Any]]) -> N
             "ClusterRole /platform-tidegate-console-reviews",
             "ClusterRoleBinding /platform-tidegate-console-reviews",
             "ConfigMap platform/tidegate-dashboard",
+            "ConfigMap /more",
+            "Secret /tidegate-more",
             "Pod platform/tidegate-test",
             "PodDisruptionBudget platform/tidegate",
             "PrometheusRule platform/tidegate",
@@ -173,7 +176,8 @@ def test_the_pods_of_operator_and_console_are_as_the_values_ask(
 ) -> None:
     for part, values in (("operator", VALUES), ("console", VALUES["console"])):
         pod, container = pod_of(found, part)["spec"], container_of(found, part)
-        assert pod["imagePullSecrets"] == VALUES["imagePullSecrets"]
+        assert pod["imagePullSecrets"] == [{"name": "registry"}, {"name": "mirror"}]
+        assert pod["hostAliases"] == VALUES["hostAliases"]
         assert container["imagePullPolicy"] == "Always"
         assert container["resources"] == values["resources"]
         assert values["extraVolumes"][0] in pod["volumes"]
@@ -196,6 +200,21 @@ def test_the_pods_of_operator_and_console_are_as_the_values_ask(
     }
     assert operator["metadata"]["annotations"] == VALUES["podAnnotations"]
     assert spec["replicas"] == VALUES["replicaCount"]
+    assert spec["strategy"] == VALUES["strategy"]
+    deployment = only(found, "Deployment", name="tidegate")["metadata"]
+    assert deployment["annotations"] == VALUES["deploymentAnnotations"]
+    assert deployment["labels"].items() >= {**VALUES["deploymentLabels"], **COMMON}.items()
+    assert "tier" not in operator["metadata"]["labels"]
+    container = container_of(found, "operator")
+    assert container["startupProbe"] | container["livenessProbe"] == {
+        "httpGet": {"path": "/healthz", "port": "liveness"},
+        "initialDelaySeconds": 5,
+        "periodSeconds": 15,
+        "timeoutSeconds": 10,
+        "failureThreshold": 3,
+    }
+    assert container["startupProbe"]["failureThreshold"] == 90
+    assert container["readinessProbe"].keys() == {"httpGet", "periodSeconds"}
     console = only(found, "Deployment", name="tidegate-console")["spec"]
     assert (console["replicas"], console["strategy"]) == (1, {"type": "Recreate"})
     images = [container_of(found, part)["image"] for part in WORKLOADS]
@@ -220,8 +239,11 @@ def test_the_programs_get_these_arguments(found: list[dict[str, Any]]) -> None:
         f"--rollup-image={VALUES['rollup']['image']}",
         "--rollup-service-account=tidegate-rollup",
         "--rollup-pull-secret=registry",
+        "--rollup-pull-secret=mirror",
         f"--forwarder-image={VALUES['delayQueues']['image']}",
         "--forwarder-pull-secret=registry",
+        "--forwarder-pull-secret=mirror",
+        *VALUES["operator"]["extraArgs"],
     ]
     own = [f"tidegate-console{end}" for end in ("", ".platform", ".platform.svc")]
     assert console == [
@@ -312,12 +334,17 @@ def test_prometheus_and_grafana_find_what_is_theirs(found: list[dict[str, Any]])
         "port": service["spec"]["ports"][0]["name"],
         "interval": values["interval"],
         "scrapeTimeout": values["scrapeTimeout"],
+        "relabelings": values["relabelings"],
+        "metricRelabelings": values["metricRelabelings"],
     }
     rule = only(found, "PrometheusRule")["metadata"]["labels"]
     assert rule.items() >= VALUES["metrics"]["prometheusRule"]["labels"].items()
-    dashboards = only(found, "ConfigMap")
+    dashboards = only(found, "ConfigMap", name="tidegate-dashboard")
     assert dashboards["data"] == {
-        path.name: path.read_text() for path in (CHART / "dashboards").glob("*.json")
+        path.name: path.read_text().replace(
+            RUNBOOK, "https://docs.example/tidegate/operations.html"
+        )
+        for path in (CHART / "dashboards").glob("*.json")
     }
     assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"
     budget = only(found, "PodDisruptionBudget")["spec"]

@@ -15,6 +15,8 @@ import pytest
 import typer
 import yaml
 
+from image import CONSOLE as CONSOLE_IMAGE
+from image import FORWARDER, OPERATOR, ROLLUP
 from lab.kubernetes.tools import Helm, HelmFailed
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import patience
@@ -32,7 +34,7 @@ from tidegate.kube.forwarders import METRICS_PORT
 from tidegate.kube.forwarders import labels as queue_labels
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.crd import crd_document
-from tidegate.resources.kinds import KINDS
+from tidegate.resources.kinds import KINDS, VERSION
 from tidegate.settings import Settings
 from tools.dashboards import queries
 
@@ -440,6 +442,18 @@ def test_leases_kept_elsewhere_are_granted_there_and_no_more_in_the_releases_nam
                 r"none"
             ),
         ),
+        (
+            {"metrics": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
+            r"exclude each other: every replica would be scraped twice. Enable one of them",
+        ),
+        ({"operator": {"extraArgs": ["debug"]}}, r"at '/operator/extraArgs/0': .* pattern"),
+        ({"probes": {"liveness": {"path": 1}}}, r"invalid propertyName 'path'"),
+        ({"probes": {"startup": {"periodSeconds": "2"}}}, r"at '/probes/startup/periodSeconds'"),
+        (
+            {"global": {"imageRegistry": "https://mirror.example"}},
+            r"at '/global/imageRegistry': .* does not match pattern",
+        ),
+        ({"deploymentLabels": {"helm.sh/chart": "x"}}, r"invalid propertyName 'helm.sh/chart'"),
     ],
     ids=str,
 )
@@ -454,9 +468,7 @@ def test_a_wrong_value_is_refused_and_named(
 def test_every_value_has_a_rule_and_every_rule_a_value() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
-    assert set(ruled(schema, schema)) - {"global", "resources.claims"} == set(
-        named(values, schema, schema)
-    )
+    assert set(ruled(schema, schema)) - {"resources.claims"} == set(named(values, schema, schema))
 
 
 def ruled(rule: dict[str, Any], schema: dict[str, Any], path: str = "") -> list[str]:
@@ -489,6 +501,124 @@ def named(values: Any, rule: dict[str, Any], schema: dict[str, Any], path: str =
 
 def resolved(rule: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     return schema["$defs"][rule["$ref"].rpartition("/")[2]] if "$ref" in rule else rule
+
+
+PARTS = {
+    "rollup": {"enabled": True},
+    "delayQueues": {"enabled": True, "image": "registry.example/own/forwarder:2"},
+    "console": {"enabled": True, "image": "localhost/console@sha256:" + "0" * 64},
+}
+
+
+@pytest.mark.parametrize(
+    ("registry", "names"),
+    [
+        (
+            "",
+            [
+                "registry.example/a/tidegate:1",
+                "registry.example/a/tidegate-rollup:1",
+                "registry.example/own/forwarder:2",
+                "localhost/console@sha256:" + "0" * 64,
+            ],
+        ),
+        (
+            "mirror.example:5000/x",
+            [
+                "mirror.example:5000/x/a/tidegate:1",
+                "mirror.example:5000/x/a/tidegate-rollup:1",
+                "mirror.example:5000/x/own/forwarder:2",
+                "mirror.example:5000/x/console@sha256:" + "0" * 64,
+            ],
+        ),
+    ],
+)
+def test_one_registry_takes_the_place_of_the_host_of_every_image(
+    helm: Helm, registry: str, names: list[str]
+) -> None:
+    found = objects(
+        rendered(
+            helm,
+            image={"repository": "registry.example/a/tidegate", "tag": "1"},
+            **{"global": {"imageRegistry": registry}},
+            **PARTS,
+        )
+    )
+    operator, console = (
+        only(found, "Deployment", name=name)["spec"]["template"]["spec"]["containers"][0]
+        for name in ("tidegate", "tidegate-console")
+    )
+    beside = [one.partition("=")[2] for one in operator["args"] if "-image=" in one]
+    assert [operator["image"], *beside, console["image"]] == names
+    assert only(found, "Pod")["spec"]["containers"][0]["image"] == names[0]
+
+
+@pytest.mark.parametrize(
+    ("repository", "name"),
+    [("tidegate", "mirror.example/tidegate"), ("team/tidegate", "mirror.example/team/tidegate")],
+)
+def test_a_name_without_a_host_comes_below_the_registry(
+    helm: Helm, repository: str, name: str
+) -> None:
+    image = {"repository": repository, "digest": "sha256:" + "1" * 64}
+    values = {"image": image, "global": {"imageRegistry": "mirror.example"}}
+    container = only(objects(rendered(helm, **values)), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    assert container["image"] == f"{name}@sha256:" + "1" * 64
+
+
+def test_a_pod_monitor_finds_the_operators_pods_under_the_job_that_alerts_name(
+    helm: Helm,
+) -> None:
+    own = {"action": "labeldrop", "regex": "pod"}
+    asked = {"enabled": True, "labels": {"release": "monitoring"}, "relabelings": [own]}
+    found = objects(
+        rendered(helm, metrics={"podMonitor": asked, "service": {"enabled": False}}, **PARTS)
+    )
+    monitor, deployment = only(found, "PodMonitor"), only(found, "Deployment", name="tidegate")
+    assert monitor["metadata"]["labels"]["release"] == "monitoring"
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    pods = [
+        item["metadata"]["name"]
+        for item in found
+        if item["kind"] == "Deployment"
+        and selector.items() <= item["spec"]["template"]["metadata"]["labels"].items()
+    ]
+    assert pods == ["tidegate"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
+    assert endpoint["port"] in {port["name"] for port in ports}
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "tidegate"}, own]
+
+
+def test_labels_of_the_deployment_take_precedence_over_those_of_all_objects(helm: Helm) -> None:
+    values = {"commonLabels": {"team": "a"}, "deploymentLabels": {"team": "b"}}
+    metadata = only(objects(rendered(helm, **values)), "Deployment")["metadata"]
+    assert metadata["labels"]["team"] == "b"
+    assert metadata["labels"]["app.kubernetes.io/version"] == "0.1.0"
+
+
+def test_the_notes_name_the_doctor() -> None:
+    assert "kubectl tidegate doctor" in (CHART / "templates" / "NOTES.txt").read_text()
+
+
+def test_what_an_index_of_charts_shows_is_what_the_chart_has() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["icon"].endswith("/charts/tidegate/icon.svg")
+    assert (CHART / "icon.svg").exists()
+    assert chart["home"] in chart["sources"]
+    assert all("@" not in str(one) for one in chart["maintainers"])
+    shown = {
+        name.partition("/")[2]: yaml.safe_load(text) for name, text in chart["annotations"].items()
+    }
+    assert {(one["kind"], one["version"], one["name"]) for one in shown["crds"]} == {
+        (kind.kind, VERSION, kind.crd_name) for kind in KINDS
+    }
+    assert {one["image"] for one in shown["images"]} == {
+        f"{edition.repository}:{chart['appVersion']}"
+        for edition in (OPERATOR, CONSOLE_IMAGE, FORWARDER, ROLLUP)
+    }
 
 
 def test_the_test_pod_is_not_taken_for_the_operator(helm: Helm) -> None:

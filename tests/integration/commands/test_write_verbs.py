@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,11 +28,13 @@ class Person:
     def __init__(self, api: KubeApi, namespace: str, kubeconfig: object) -> None:
         self.api, self.namespace, self.kubeconfig = api, namespace, kubeconfig
 
-    def tidegate(self, *arguments: str) -> tuple[int, str, str]:
+    def tidegate(self, *arguments: str, is_named: bool = True) -> tuple[int, str, str]:
+        """Run it; in a namespace that `is_named`, or else in that of the kubeconfig's context."""
+        place = ("-n", self.namespace) if is_named else ()
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "tidegate", *arguments),
-                *("--kubeconfig", str(self.kubeconfig), "-n", self.namespace),
+                *(sys.executable, "-m", "tidegate", "--kubeconfig", str(self.kubeconfig)),
+                *(*arguments, *place),
             ],
             capture_output=True,
             text=True,
@@ -77,6 +80,19 @@ def test_a_pause_is_kept_by_the_server_until_it_is_ended(person: Person) -> None
     assert code == 0, err
     assert PAUSED not in (person.stored("bbp")[0]["metadata"].get("annotations") or {})
     assert person.tidegate("confirm-removal", "orders", "--yes")[0] == 1
+
+
+def test_without_a_named_namespace_that_of_the_context_counts(person: Person) -> None:
+    path = Path(str(person.kubeconfig))
+    given = yaml.safe_load(path.read_text())
+    context = given["contexts"][0]["context"]
+    for namespace, code in ((None, 1), (person.namespace, 0)):
+        given["contexts"][0]["context"] = {**context, "namespace": namespace or "default"}
+        path.write_text(yaml.safe_dump(given))
+        done, _, err = person.tidegate("pause", "orders", is_named=False)
+        annotations = person.stored("bbp")[0]["metadata"].get("annotations") or {}
+        assert (done, PAUSED in annotations) == (code, not code), err
+        assert ('in the namespace "default"' in err) == bool(code)  # where this person may not look
 
 
 def test_an_override_is_created_once_and_as_it_was_printed(person: Person) -> None:

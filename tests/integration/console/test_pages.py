@@ -62,8 +62,17 @@ def test_now_answers_what_the_person_on_call_asks(shown: Shown, watched: Watched
     row = page.get_by_role("row").filter(has_text="backfill")
     expect(row.first).to_contain_text("fetch")
     expect(row.first).to_contain_text("180 MB/s")
-    expect(page.locator('[data-input="Prometheus"]')).to_contain_text("old")
-    assert page.locator(".spark polyline").count() >= 3
+    inputs = page.locator("details.inputs")
+    expect(inputs.locator("summary")).to_have_text("inputs ok")
+    prometheus = page.locator('[data-input="Prometheus"]')
+    expect(prometheus).to_be_hidden()
+    inputs.locator("summary").press("Enter")
+    expect(prometheus).to_contain_text("old")
+    expect(page.locator(".banner.tone-watch .verdict")).to_contain_text(
+        "Throttling L3, L2 - holding"
+    )
+    expect(page).to_have_title("throttling: orders - Tidegate")
+    expect(page.locator("figure[data-drawn='3'] canvas")).to_be_visible()
 
 
 def test_now_names_the_broker_that_is_over(shown: Shown, watched: Watched) -> None:
@@ -74,6 +83,12 @@ def test_now_names_the_broker_that_is_over(shown: Shown, watched: Watched) -> No
     assert "Broker 1 egress is 18 MB/s over its limit; L1 to L3 send 40 MB/s there" in text
     assert "What no quota can help with" in text
     assert watched.page.locator('[data-state="Over"]').count() >= 1
+    verdict = watched.page.locator(".banner.tone-over .verdict")
+    expect(verdict).to_contain_text(
+        "Broker 1 egress over by 18 MB/s - L3, L2 throttled, not enough yet"
+    )
+    expect(verdict).to_have_css("font-size", "27px")
+    expect(watched.page).to_have_title("over: orders - Tidegate")
 
 
 def test_now_has_who_writes_and_the_events_of_a_pass_by_its_id(
@@ -122,7 +137,7 @@ def test_what_stays_the_same_is_not_touched_and_keeps_the_focus(
     fresh = page.locator("[data-part]:not([data-old])")
     names = [one.get_attribute("data-part") for one in fresh.all()]
     assert names
-    assert all("indexer" in str(name) or name in ("strip", "answer") for name in names), names
+    assert all("indexer" in str(name) or name in ("strip", "banner") for name in names), names
     assert page.evaluate("document.activeElement.textContent") == "indexer"
 
 
@@ -230,7 +245,7 @@ def test_what_is_unknown_is_hatched_and_never_zero(shown: Shown, watched: Watche
     assert "0.0" not in text
     assert "last 5 min ago" in text
     row = watched.page.get_by_role("row").filter(has_text="backfill").first
-    assert row.get_by_role("cell").nth(3).inner_text() == "unknown"
+    assert row.locator("td[data-head='Rate, all brokers']").inner_text() == "unknown"
 
 
 def test_an_exhausted_throttle_says_what_no_quota_can_help_with(
@@ -274,15 +289,25 @@ def test_a_member_has_its_hours_its_brokers_and_its_quota_levels(
     )
     page = watched.page
     expect(page.get_by_role("heading", name="backfill")).to_be_visible()
-    assert page.locator(".chart polyline.rate").count() >= 1
+    chart = page.locator("figure.chart[data-drawn='3']")
+    expect(chart.locator("canvas")).to_be_visible()
+    ceiling = "one => JSON.parse(one.dataset.chart).ceiling"
+    assert chart.evaluate(ceiling) < 60e6, "the rate is seen, not only the contract"
+    page.get_by_role("button", name="Scale to the contract").press("Enter")
+    expect(page.get_by_role("button", name="Scale to the contract")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    assert chart.evaluate(ceiling) is None
     expect(page.get_by_role("list", name="fetch on each broker")).to_contain_text("broker 3")
     assert "unknown here" in page.inner_text("body")
     page.get_by_role("button", name="Look at Kafka's quota levels").click()
-    levels = page.get_by_role("list", name="consumer_byte_rate")
-    expect(levels).to_contain_text("applies, set by Tidegate")
-    expect(levels).to_contain_text("user=analytics, clientId=backfill: 4.3 MB/s (4300000 B/s)")
-    expect(levels).to_contain_text("shadowed, set by others")
-    assert levels.get_by_role("listitem").count() == 8
+    levels = page.get_by_role("region", name="consumer_byte_rate")
+    applies = levels.locator("tr.applies")
+    expect(applies).to_contain_text("user=analytics, clientId=backfill")
+    expect(applies).to_contain_text("4.3 MB/s (4300000 B/s)")
+    expect(applies).to_contain_text("set by Tidegate")
+    expect(levels.locator("tr.shadowed")).to_contain_text("set by others")
+    expect(page.get_by_text("6 of 8 levels have no quota")).to_be_visible()
     source.cluster = KafkaThatIsAway()
     page.get_by_role("button", name="Look at Kafka's quota levels").click()
     expect(page.locator(".page")).to_contain_text("No broker of kafka-1:9092 answered")
@@ -295,14 +320,26 @@ def test_what_if_says_who_is_throttled_and_prints_what_to_apply(
     opened(shown, watched, "/what-if")
     page = watched.page
     page.get_by_label("Egress limit of every broker").fill("40M")
-    page.get_by_role("button", name="Play ten minutes").click()
+    play = page.get_by_role("button", name="Play ten minutes")
+    page.evaluate(
+        """() => { window.busy = []; const result = document.querySelector('.result');
+        new MutationObserver(() => window.busy.push([result.getAttribute('aria-busy'),
+        document.querySelector('.tidegate-button').disabled])).observe(result, {attributes: true}) }"""
+    )
+    play.click()
     expect(page.locator(".answer")).to_contain_text("enough")
     expect(page.locator(".answer")).to_contain_text("L3 is throttled by")
+    expect(play).to_be_enabled()
+    assert page.evaluate("window.busy.some(([busy, disabled]) => busy === 'true' && disabled)")
+    compared = page.get_by_role("region", name="Compared")
+    expect(compared).to_contain_text("With your change")
+    expect(compared.locator(".delta.worse").first).to_be_visible()
     expect(page.locator(".yaml")).to_contain_text("limit: 40M")
     assert page.get_by_role("region", name="Throttled").get_by_role("row").count() >= 2
     page.get_by_label("Egress limit of every broker").fill("much")
     page.get_by_role("button", name="Play ten minutes").click()
-    expect(page.get_by_role("alert")).to_contain_text("egress limit 'much'")
+    field = page.locator(".q-field", has=page.get_by_label("Egress limit of every broker"))
+    expect(field.get_by_role("alert")).to_contain_text("'much' is not a rate")
 
 
 def test_history_shows_the_trail_and_filters_it(shown: Shown, watched: Watched) -> None:
@@ -337,7 +374,7 @@ def hostile(source: SimulatedSource) -> None:
     simulated.bend(source, change)
 
 
-@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history"])
+@pytest.mark.parametrize("path", ["/", "/broker", "/member", "/what-if", "/history", "/policies"])
 def test_no_name_is_more_than_text(shown: Shown, watched: Watched, path: str) -> None:
     source = shows(shown)
     hostile(source)
@@ -347,7 +384,9 @@ def test_no_name_is_more_than_text(shown: Shown, watched: Watched, path: str) ->
     )
     text = opened(shown, watched, path)
     page = watched.page
-    assert page.title().startswith("Tidegate")
+    assert page.title().endswith(
+        ": 1 policy - Tidegate" if path == "/policies" else ": orders - Tidegate"
+    )
     assert page.locator("img[onerror], .page script").count() == 0
     if path in ("/", "/history"):
         assert "<img src=x onerror" in text
@@ -374,7 +413,11 @@ def logged_in(shown: Shown, context) -> Page:  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("width", [1200, 420])
 @pytest.mark.parametrize(
-    "path", ["/", "/member", "/what-if", "/history", "/?greyed", "/?queues", "/login"]
+    "path",
+    [
+        *("/", "/broker", "/member", "/what-if", "/history", "/policies"),
+        *("/?greyed", "/?queues", "/?many", "/login"),
+    ],
 )
 def test_axe_finds_nothing_serious(
     shown: Shown, reviews: Reviews, browser: Browser, path: str, width: int
@@ -389,6 +432,9 @@ def test_axe_finds_nothing_serious(
         simulated.without_kubernetes(source)
     if path == "/?queues":
         simulated.with_queues(source)
+    if path == "/?many":
+        source.objects_now = large_objects(50, 1000, source.now)
+        source.measured_now = large_measured(50, 1000, source.now)
     context = browser.new_context(color_scheme="light", viewport={"width": width, "height": 900})
     page = logged_in(shown, context)
     page.goto(shown.address + path)
@@ -420,7 +466,7 @@ def test_in_and_out_by_keyboard(shown: Shown, reviews: Reviews, browser: Browser
     shown.console.access = reviews
     context = browser.new_context()
     page = logged_in(shown, context)
-    for _ in range(24):
+    for _ in range(32):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.innerText") == "Log out":
             break
@@ -435,7 +481,7 @@ def test_all_of_it_is_reached_by_keyboard(shown: Shown, watched: Watched) -> Non
     opened(shown, watched, "/what-if")
     page = watched.page
     reached = []
-    for _ in range(24):
+    for _ in range(32):
         page.keyboard.press("Tab")
         reached.append(
             page.evaluate(
@@ -443,7 +489,7 @@ def test_all_of_it_is_reached_by_keyboard(shown: Shown, watched: Watched) -> Non
                 "document.activeElement.innerText || document.activeElement.tagName).trim()"
             )
         )
-    assert {"Now", "Member", "What if", "History"} <= set(reached)
+    assert {"Now", "Broker", "Member", "What if", "History", "Policies"} <= set(reached)
     assert "Egress limit of every broker, such as 40M" in reached
     assert "Play ten minutes" in reached
     page.get_by_role("link", name="Now", exact=True).focus()
@@ -451,15 +497,20 @@ def test_all_of_it_is_reached_by_keyboard(shown: Shown, watched: Watched) -> Non
     page.wait_for_selector("ul[aria-label='In short']")
 
 
-def test_narrow_pages_scroll_their_tables_and_not_themselves(shown: Shown, browser) -> None:  # type: ignore[no-untyped-def]
+def test_narrow_pages_have_cards_and_do_not_scroll_sideways(shown: Shown, browser) -> None:  # type: ignore[no-untyped-def]
     shows(shown)
     context = browser.new_context(viewport={"width": 400, "height": 800})
     page = context.new_page()
-    for path in ("/", "/member", "/what-if", "/history"):
+    for path in ("/", "/broker", "/member", "/what-if", "/history", "/policies"):
         page.goto(shown.address + path)
         page.wait_for_selector(".page")
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        for region in page.locator(".scroll").all():
+            assert region.evaluate("one => one.scrollWidth - one.clientWidth") <= 1, path
     page.goto(shown.address)
+    why = page.get_by_role("region", name="Members").locator("td.why").first
+    assert why.bounding_box()["width"] > 250  # type: ignore[index]
+    assert why.evaluate("one => getComputedStyle(one, '::before').content") == '"Why"'
     named = page.locator("td.object .name").first
     expect(named).to_have_text("BrokerBandwidthPolicy orders")
     assert named.evaluate("one => one.getClientRects().length") == 1, "on one line"
@@ -495,15 +546,147 @@ def test_fifty_brokers_and_a_thousand_members_are_shown_and_updated_in_time(
     watched.page.goto(shown.address)
     watched.page.wait_for_selector(".heat .tile >> nth=49")
     first_view = time.perf_counter() - begin
-    expect(watched.page.get_by_role("region", name="Members").get_by_role("row")).to_have_count(81)
+    expect(watched.page.get_by_role("region", name="Members").get_by_role("row")).to_have_count(11)
+    expect(watched.page.locator("[data-count='80']")).to_be_visible()
     after = large_objects(50, 1000, now, throttled=7)
     begin = time.perf_counter()
     source.objects_now = after
     watched.page.wait_for_function(
-        "document.querySelectorAll('section[aria-labelledby=below] tbody tr').length === 14",
+        "document.querySelector('[data-count]')?.dataset.count === '14'",
         polling=20,
     )
     update = time.perf_counter() - begin
     print(f"first view {first_view:.2f} s, update {update:.2f} s")
     assert first_view < 6.0
     assert update < 3.0
+
+
+def test_a_range_is_chosen_by_keyboard_and_the_chart_is_read_by_keyboard(
+    shown: Shown, watched: Watched
+) -> None:
+    shows(shown)
+    opened(shown, watched)
+    page = watched.page
+    figure = page.locator("figure[data-key=brokers]")
+    expect(figure.locator("canvas")).to_be_visible()
+    hour = page.get_by_role("button", name="1 h", exact=True)
+    hour.press("Enter")
+    expect(hour).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate("document.activeElement.textContent") == "1 h"
+    begin = "one => { const d = JSON.parse(one.dataset.chart); return d.end - d.begin; }"
+    assert figure.evaluate(begin) == 3600
+    expect(page.locator("#lanes ~ .scroll thead")).to_contain_text("Last 1 h")
+    figure.locator(".plot").press("ArrowLeft")
+    expect(figure).to_contain_text("broker 1 egress: ")
+    expect(figure).to_contain_text("% (")
+
+
+def test_many_brokers_are_squares_in_order_and_unknown_ones_are_picked_out(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown, 10.0)
+    source.objects_now = large_objects(50, 1000, source.now)
+    readings = large_measured(50, 1000, source.now).readings
+    assert readings is not None
+    nic = {place: spans for place, spans in readings.nic.items() if place[0] > 14}
+    readings = replace(readings, nic=nic, clients={})  # clients that send more make a NIC unknown
+    source.measured_now = replace(source.measured_now, readings=readings)
+    opened(shown, watched)
+    page = watched.page
+    squares = page.get_by_role("list", name="Brokers").get_by_role("listitem")
+    expect(squares).to_have_text([str(number) for number in range(1, 51)])
+    assert page.locator(".squares .tone-unknown").count() == 14
+    page.get_by_role("button", name="14 of 50 unknown").click()
+    expect(squares).to_have_text([str(number) for number in range(1, 15)])
+    squares.first.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Broker 1", exact=True)).to_be_visible()
+
+
+def test_members_are_filtered_and_sorted(shown: Shown, watched: Watched) -> None:
+    source = shows(shown, 10.0)
+    source.objects_now = large_objects(50, 1000, source.now)
+    source.measured_now = large_measured(50, 1000, source.now)
+    opened(shown, watched)
+    page = watched.page
+    rows = page.get_by_role("region", name="Members").locator("tbody tr")
+    expect(page.get_by_role("region", name="Totals by tier")).to_contain_text("40 of 100")
+    expect(rows).to_have_count(10)
+    page.get_by_role("button", name="Show up to 100").click()
+    expect(rows).to_have_count(80)
+    page.get_by_role("button", name="Member", exact=True).press("Enter")
+    expect(rows.first).to_contain_text("member-3-9")
+    sorted_by = page.get_by_role("region", name="Members").locator("th[aria-sort=descending]")
+    expect(sorted_by).to_have_text("Member")
+    page.get_by_role("button", name="Member", exact=True).press("Enter")
+    expect(rows.first).to_contain_text("member-3-0")
+    find = page.get_by_label("Filter members")
+    find.press_sequentially("member-3-17")
+    expect(rows).to_have_count(2)
+    expect(find).to_have_value("member-3-17")
+    expect(find).to_be_focused()
+    find.fill("nobody of this name")
+    expect(page.locator("[data-count='0']")).to_contain_text("0 of 0 rows shown")
+
+
+def test_a_broker_has_who_fills_it(shown: Shown, watched: Watched) -> None:
+    shows(shown, OVER_AT)
+    opened(shown, watched)
+    page = watched.page
+    page.get_by_role("list", name="In short").get_by_role("link", name="Broker 1").first.click()
+    expect(page.get_by_role("heading", name="Broker 1", exact=True)).to_be_visible()
+    fills = page.get_by_role("region", name="What fills egress")
+    expect(fills.get_by_role("row").filter(has_text="L3")).to_contain_text(
+        re.compile(r"L3\s*[\d.]+ MB/s")
+    )
+    expect(fills).to_contain_text("Replication and other")
+    members = page.locator("section[aria-labelledby=members] tbody tr")
+    expect(members.first).to_contain_text("payments")
+    members.first.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="payments")).to_be_visible()
+
+
+def test_every_policy_is_in_the_list_with_its_verdict(shown: Shown, watched: Watched) -> None:
+    source = shows(shown, OVER_AT)
+    other = copy.deepcopy(dict(source.objects_now.policies[0]))
+    other["metadata"] |= {"name": "returns", "uid": "another"}
+    policies = (*source.objects_now.policies, other)
+    source.objects_now = replace(source.objects_now, policies=policies)
+    opened(shown, watched, "/policies")
+    page = watched.page
+    rows = page.get_by_role("region", name="Policies").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first.locator(".pill.tone-over")).to_have_text("over")
+    rows.nth(1).get_by_role("link").click()
+    expect(page).to_have_title(re.compile(r": returns - Tidegate$"))
+
+
+def test_what_a_browser_may_choose_is_what_there_is(shown: Shown, watched: Watched) -> None:
+    shows(shown)
+    opened(shown, watched)
+    page = watched.page
+    page.evaluate(
+        """() => { for (const [choice, value] of [['seconds', '1e9'], ['sort', '__class__'],
+        ['brokers', '<img>'], ['nothing', 'x']]) { const b = document.createElement('button');
+        b.dataset.choice = choice; b.dataset.value = value;
+        document.querySelector('.page').append(b); b.click(); b.remove(); } }"""
+    )
+    page.get_by_role("button", name="6 h", exact=True).press("Enter")
+    expect(page.locator("#lanes ~ .scroll thead")).to_contain_text("Last 6 h")
+
+
+def test_the_id_of_a_pass_leads_to_its_lines_and_the_chart_has_its_event(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown)
+    opened(shown, watched)
+    page = watched.page
+    data = page.locator("figure[data-key=brokers]").evaluate("one => JSON.parse(one.dataset.chart)")
+    assert any("Throttled: L3 is throttled" in words for _, _, words in data["marks"])
+    assert [name for name, _, _ in data["shaded"]] == ["L2-L3 throttled", "L2-L3 throttled"]
+    link = page.locator("section[aria-labelledby=events] td.pass a").first
+    pass_id = link.inner_text()
+    first, *others = simulated.audit_lines(5)
+    source.lines = (first | {"pass": pass_id}, *others)
+    link.click()
+    expect(page.get_by_label("Filter")).to_have_value(pass_id)
+    expect(page.locator(".page")).to_contain_text("1 of 5 lines")

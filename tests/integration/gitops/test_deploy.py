@@ -182,7 +182,9 @@ OBJECTS = ("bbp/demo", "bt/accounting", "bt/reporting", "qo/nightly-backfill")
 
 
 def examples(kafka: KafkaLab, namespace: str, name: str) -> str:
-    """The examples with this test's namespace, Kafka and names, and with an end in the future."""
+    """The examples with this test's namespace, Kafka and names, enforced, without the load that
+    nobody measures here, and with an end in the future.
+    """
     text = "\n---\n".join(
         path.read_text()
         for path in sorted((CHECKOUT / "examples").glob("[0-9]*.yaml"))
@@ -192,16 +194,21 @@ def examples(kafka: KafkaLab, namespace: str, name: str) -> str:
     here = {
         "namespace: streaming": f"namespace: {namespace}",
         "kafka-1:9092,kafka-2:9092,kafka-3:9092": kafka.bootstrap_servers,
-        "zk-1:2181": kafka.zookeeper_connect,
+        '# zookeeper: {connect: "zk-1:2181"}': f"zookeeper: {{connect: {kafka.zookeeper_connect}}}",
+        "mode: Observe": "mode: Enforce",
         '["acc"]': f'["{name}"]',
         "user: alice": f"user: {name}-alice",
         "user: bob": f"user: {name}-bob",
-        "2026-12-15T06:00:00Z": ahead,
+        "2000-01-01T00:00:00Z": ahead,
     }
     for there, instead in here.items():
         assert there in text
         text = text.replace(there, instead)
-    return text
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    for document in documents:
+        if document["kind"] == "BrokerBandwidthPolicy":
+            del document["spec"]["metrics"], document["spec"]["brokers"]
+    return yaml.safe_dump_all(documents, sort_keys=False)
 
 
 @contextmanager

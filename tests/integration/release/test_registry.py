@@ -191,7 +191,7 @@ def test_kubectl_applies_the_manifest_to_a_bare_cluster(
         others={},
     )
     archive = files.write_chart(
-        helm, tmp_path, work=tmp_path / "work", values=values, version=VERSION
+        helm, tmp_path, work=tmp_path / "work", changed={"values.yaml": values}, version=VERSION
     )
     text = files.install_manifest(helm, str(archive), version=VERSION)
     for _ in range(2):  # the second time nothing is in its way

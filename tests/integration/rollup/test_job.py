@@ -232,7 +232,7 @@ def test_a_label_that_somebody_changed_counts_from_the_change_of_the_tier_on(
 
 
 def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(commands: RollupCommands) -> None:
-    code, output = commands.call("backfill", *BOTH_HOURS, "--dry-run")
+    code, output = commands.call("backfill", *BOTH_HOURS, "--dry-run=client")
     assert (code, 2 in numbers(output)) == (0, True), output
     assert commands.store.windows("usage_5m") == []
     code, output = commands.call("backfill", *BOTH_HOURS)

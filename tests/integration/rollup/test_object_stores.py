@@ -10,7 +10,7 @@ import pytest
 
 from lab import object_stores
 from lab.object_stores import ObjectStore
-from tests.integration.rollup import store_life
+from tests.integration.rollup import closing_race, store_life
 from tests.integration.rollup.iceberg_life import NAMESPACE, play_iceberg
 from tidegate.resources.rollup import RollupStorage
 from tidegate.rollup.tables.iceberg import CatalogSettings
@@ -54,6 +54,15 @@ def test_its_iceberg_tables_are_the_stores_at_a_policys_endpoint(
     )
     catalog = CatalogSettings("sql", f"sqlite:///{tmp_path}/catalog.db", NAMESPACE)
     play_iceberg(UsageStore.at(given.address), catalog, hours=3)
+
+
+@pytest.mark.timeout(600)
+def test_of_processes_that_close_a_month_at_the_same_time_one_does(
+    s3: ObjectStore, tmp_path: Path
+) -> None:
+    """A bucket has claims beside the file, a disk has a second name for it."""
+    closing_race.play([s3.address(f"race-{number}") for number in range(8)], s3.environment)
+    closing_race.play([f"file://{tmp_path}/race-{number}" for number in range(8)], {})
 
 
 @pytest.mark.long

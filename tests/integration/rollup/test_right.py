@@ -216,13 +216,13 @@ def test_samples_that_came_late_are_found_and_computed_again(
     gauge = {**labels, "user": "carol", "resource": "Fetch"}
     two_clusters.write("kafka_quota_byte_rate", (gauge, [(at, 50_000.0) for at in times]))
 
-    told = backfilled(two_clusters, out, "--dry-run")
+    told = backfilled(two_clusters, out, "--dry-run=client")
     assert "2026-01-01T10" in told.said
     assert "--again" in told.said
     assert "None of 2 hours is missing" in told.said
     assert backfilled(two_clusters, out, "--again").code == 0
     assert of_hour(first.store, 0, "carol") == 50_000 * 3600
-    assert "--again" not in backfilled(two_clusters, out, "--dry-run").said
+    assert "--again" not in backfilled(two_clusters, out, "--dry-run=client").said
 
 
 def backfilled(server: HistoryServer, folder: Path, *more: str) -> Ran:

@@ -166,6 +166,7 @@ class World:
     settings: Mapping[str, str] = field(default_factory=lambda: KAFKA_DEFAULTS)
     racks: dict[int, str] = field(default_factory=dict)
     user: str = "admin"
+    context_namespace: str = NAMESPACE
     served: frozenset[str] = frozenset(
         {"brokerbandwidthpolicies", "businesstiers", "quotaoverrides"}
     )
@@ -212,6 +213,7 @@ class World:
             open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
             open_replication=lambda spec, secret, *, folder: self.replication,
             open_kubernetes=self.opened_kubernetes,
+            context_namespace=lambda kubeconfig, context: self.context_namespace,
             open_reader=lambda settings: FixedReader(lambda: self.readings()),
             open_login=lambda kubeconfig, context, as_user: FixedLogin(self),
             open_probe=lambda settings: FixedProbe(self),

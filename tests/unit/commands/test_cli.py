@@ -16,7 +16,7 @@ import typer
 
 from tidegate import __version__
 from tidegate.cli import app, main
-from tidegate.commands.run import REVISION_VARIABLE
+from tidegate.commands.version import REVISION_VARIABLE
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tools.generate import CLI_PAGE, cli_page
 

@@ -337,7 +337,6 @@ def test_a_broker_that_refuses_the_login_does_not_hide_the_rest(
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
-        (lambda spec: spec.update(mode="Observe"), ("warning", "policy", "Observing")),
         (lambda spec: spec.update(suspend=True), ("warning", "policy", "Paused")),
         (lambda spec: spec.pop("metrics"), ("warning", "prometheus", "MetricsNotWatched")),
         (lambda spec: spec.pop("brokers"), ("warning", "limits", "MetricsNotWatched")),
@@ -346,7 +345,7 @@ def test_a_broker_that_refuses_the_login_does_not_hide_the_rest(
             ("problem", "zookeeper", "WrongCluster"),
         ),
     ],
-    ids=["observe", "suspended", "no metrics", "no limits", "another cluster"],
+    ids=["suspended", "no metrics", "no limits", "another cluster"],
 )
 def test_what_the_policy_says_of_itself_is_reported(
     sound: Any, measured: Any, edit: Callable[[Any], object], expected: tuple[str, str, str]
@@ -355,6 +354,37 @@ def test_what_the_policy_says_of_itself_is_reported(
     ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
     sound.kubernetes.edit(ref, lambda obj: edit(obj["spec"]))
     assert wrong(sound) == {expected}
+
+
+def test_observing_is_no_warning(sound: Any) -> None:
+    (listed,) = sound.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
+    sound.kubernetes.edit(ref, lambda obj: obj["spec"].update(mode="Observe"))
+    assert wrong(sound) == set()
+    (found,) = [one for one in findings(sound) if one["check"] == "policy"]
+    assert (found["state"], "spec.mode is Enforce" in found["what"]) == ("ok", True)
+
+
+def test_an_operator_that_watches_other_namespaces_is_why_nobody_reports(
+    world: Any, measured: Any, tier: Any
+) -> None:
+    world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, measured)
+    world.kubernetes.create(BUSINESS_TIERS, tier)
+    other = {**measured, "metadata": {"name": "orders", "namespace": "elsewhere"}}
+    made = world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, other)
+    ready = {"type": "Ready", "status": "True", "reason": "InSync", "message": "m"}
+    world.kubernetes.patch_status(
+        ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made),
+        {"conditions": [ready]},
+        resource_version=made["metadata"]["resourceVersion"],
+    )
+    answer = json.loads(world.run("doctor", "streaming/orders", "-o", "json").out)
+    (found,) = [one for one in answer["findings"] if one["check"] == "operator"]
+    assert found["what"] == (
+        "Policy streaming/orders exists, and no operator watches its namespace: one reports on "
+        "policies in elsewhere."
+    )
+    assert "--namespace streaming" in found["toDo"]
 
 
 def test_without_a_report_of_an_operator_there_is_a_warning(

@@ -75,6 +75,18 @@ def test_a_directory_means_its_yaml_files_and_nothing_deeper(tmp_path: Path) -> 
     assert [item["metadata"]["name"] for item in read] == ["orders", "core"]
 
 
+def test_more_than_a_mebibyte_is_refused_and_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    text = "#" * (1024 * 1024) + "\n"
+    path.write_text(text)
+    for source, stream in ((str(path), io.StringIO()), ("-", io.StringIO(text))):
+        with pytest.raises(InvalidResource) as raised:
+            read_manifests([source], namespace="n", standard_input=stream)
+        assert "larger than 1 MiB" in raised.value.message
+    path.write_text(text[1:])
+    assert read_manifests([str(path)], namespace="n") == ()
+
+
 def test_a_dash_is_standard_input() -> None:
     (read,) = read_manifests(["-"], namespace="n", standard_input=io.StringIO(TIER))
     assert read["kind"] == "BusinessTier"

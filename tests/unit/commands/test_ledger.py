@@ -135,7 +135,7 @@ def annotation(world: Any, ref: ObjectRef) -> str | None:
 def test_an_answer_is_an_annotation_that_names_the_lost_ledger(
     world: Any, lost: ObjectRef, words: tuple[str, ...], value: str
 ) -> None:
-    answer = world.run("ledger", *words, "streaming/orders", "--dry-run")
+    answer = world.run("ledger", *words, "streaming/orders", "--dry-run=client")
     assert (answer.code, annotation(world, lost)) == (2, None)
     assert f"{LOST_LEDGER}={value}" in answer.out
     answer = world.run("ledger", *words, "streaming/orders")
@@ -146,8 +146,8 @@ def test_an_answer_reads_like_this(
     world: Any, lost: ObjectRef, golden: Callable[[str], None]
 ) -> None:
     asked = world.run("ledger", "rebuild").out
-    golden(f"{world.run('ledger', 'accept', '--dry-run').out}\n{asked}")
-    document = json.loads(world.run("ledger", "accept", "--dry-run", "-o", "json").out)
+    golden(f"{world.run('ledger', 'accept', '--dry-run=client').out}\n{asked}")
+    document = json.loads(world.run("ledger", "accept", "--dry-run=client", "-o", "json").out)
     assert (document["value"], document["asked"]) == ("accept@4", False)
 
 

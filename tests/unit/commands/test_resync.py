@@ -72,7 +72,7 @@ def test_an_entity_without_its_kind_asks_nothing(world: Any, stored: ObjectRef) 
 def test_a_dry_run_asks_nothing_and_shows_what_kubectl_would_do(
     world: Any, stored: ObjectRef, golden: Callable[[str], None]
 ) -> None:
-    answer = world.run("resync", "orders", "-e", "user=o'hara", "--dry-run")
+    answer = world.run("resync", "orders", "-e", "user=o'hara", "--dry-run=client")
     assert answer.code == 2
     assert annotation(world, stored) is None
     (line,) = [line for line in answer.out.splitlines() if "kubectl annotate" in line]
@@ -81,7 +81,7 @@ def test_a_dry_run_asks_nothing_and_shows_what_kubectl_would_do(
 
 
 def test_programs_get_the_value_and_who_is_left_alone(world: Any, stored: ObjectRef) -> None:
-    document = json.loads(world.run("resync", "--dry-run", "-o", "json").out)
+    document = json.loads(world.run("resync", "--dry-run=client", "-o", "json").out)
     assert document == {
         "policy": "streaming/orders",
         "asked": False,
@@ -114,6 +114,6 @@ def test_without_the_right_to_patch_the_message_is_about_the_persons_own_login(
     monkeypatch.setattr(world.kubernetes, "annotate", refuse)
     answer = world.run("resync")
     assert answer.code == 1
-    assert "your own login" in answer.err
+    assert "Your own login" in answer.err
     assert "kubectl annotate bbp orders -n streaming" in answer.err
     golden(answer.err)

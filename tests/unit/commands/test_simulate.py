@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.goldens.golden import line_with
+from tests.unit.pictures import without_a_colour
 from tidegate.resources.kinds import parse_simulation
 from tidegate.resources.simulation import (
     SIMULATION_API_VERSION,
@@ -120,6 +121,22 @@ def test_programs_get_times_levels_and_series(world: Any, documents: list[Any]) 
     )
 
 
+def test_the_timeline_and_the_table_have_one_measure_of_over(world: Any) -> None:
+    document = json.loads(world.run("simulate", str(EXAMPLE), "-o", "json").out)
+    over_seconds = dict.fromkeys(document["brokers"], 0.0)
+    for line in document["timeline"]:
+        sign = {"Over": -1, "Within": 1}.get(line["kind"], 0)
+        for broker in line.get("brokers", ()) if sign else ():
+            over_seconds[broker] += sign * line["atSeconds"]
+    counted = {nic["broker"]: nic["overSeconds"] for nic in document["nics"]}
+    assert all(counted[broker] > 0 for broker, seconds in over_seconds.items() if seconds)
+    # gaps shorter than a mean are no line of their own
+    assert all(0 <= seconds - counted[broker] < 30 for broker, seconds in over_seconds.items())
+    lowered = [line for line in document["timeline"] if line["kind"] == "Lowered"]
+    (reading,) = lowered[0]["nics"]
+    assert reading["bytesPerSecond"] > reading["limit"]
+
+
 def test_yaml_says_the_same_as_json(world: Any, documents: list[Any]) -> None:
     as_json = json.loads(run(world, documents, "-o", "json").out)
     assert yaml.safe_load(run(world, documents, "-o", "yaml").out) == as_json
@@ -157,6 +174,7 @@ def test_the_plot_is_one_file_that_needs_nothing_else(
     words = {element.text for element in root.iter(f"{SVG}text")}
     assert {"broker 1 egress, MB/s", "limit 50 MB/s", "L3 a-reports fetch"} <= words
     assert {element.get("class") for element in root.iter(f"{SVG}polygon")} == {"other", "l0", "l3"}
+    assert without_a_colour(text) == []  # outside a browser, too
 
 
 @pytest.mark.parametrize("name", ["out.png", "no-such-folder/out.svg"])
@@ -316,6 +334,19 @@ def test_a_file_that_holds_something_else_is_an_error(world: Any, text: str) -> 
     answer = world.run("simulate", str(path))
     assert (answer.code, answer.out) == (1, "")
     assert "Nothing was" in answer.err
+
+
+def test_a_folder_above_the_load_says_where_it_is(
+    world: Any, documents: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "below").mkdir()
+    path = tmp_path / "below" / "load.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    world.write_files(*documents[:-1])
+    answer = world.run("simulate", str(tmp_path))
+    assert answer.code == 1
+    assert f"`tidegate simulate {path}` finds it." in answer.err
+    assert world.run("simulate", str(path.parent)).code == 0
 
 
 def test_a_file_that_is_not_there_is_an_error(world: Any) -> None:

@@ -105,9 +105,9 @@ def measured(now: float) -> Readings:
     return Readings(now, 15.0, nic, clients, (problem,))
 
 
-def shown(world: Any, files: str, *arguments: str) -> list[str]:
+def shown(world: Any, files: str, *arguments: str, code: int = 0) -> list[str]:
     answer = world.run("top", "--once", "-f", files, *arguments)
-    assert answer.code == 0, answer.err
+    assert answer.code == code, answer.err
     return str(answer.out).splitlines()
 
 
@@ -213,7 +213,7 @@ def test_a_prometheus_that_is_away_is_said(world: Any, files: str) -> None:
         raise error
 
     world.readings = away
-    lines = shown(world, files)
+    lines = shown(world, files, code=1)
     assert f"warning: {error.reason.value}: {error.message}" in lines
     assert numbers(line_with(lines, "1", "egress")) == {1, 50.0}
 

@@ -10,6 +10,18 @@ Bend = Callable[[SimulatedSource], None]
 THROTTLED_AT: Final = 640.0  # seconds: L3 and L2 are throttled for brokers 1 to 3
 JUST_OVER_AT: Final = 306.0  # the first pass that sees broker 1 over its limit
 
+# of the banner: its tone, and its word, which is in the title too
+TONES: Final[dict[str, tuple[str, str]]] = {
+    "Prometheus away": ("watch", "unknown"),
+    "Kafka away": ("watch", "held"),
+    "API server away": ("watch", "unknown"),
+    "Observe": ("over", "over"),
+    "paused": ("watch", "paused"),
+    "contended": ("watch", "contended"),
+    "exhausted": ("spent", "nothing left"),
+    "delay queues": ("watch", "throttling"),
+}
+
 STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
     "Prometheus away": (
         THROTTLED_AT,
@@ -44,7 +56,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         (
             "Kubernetes does not answer, last known 2 min ago",
             "Lease unknown",
-            "Prometheus 1 s old",
+            "1 of 4 inputs ok",
             "Kubernetes does not answer: levels, quotas and Events are as of 2 min ago.",
             "L3 throttled: backfill, 12.1 of 180 MB/s",
             "Levels as of 2 min ago",

@@ -14,10 +14,10 @@ from bench.large_console import MB, large_measured, large_objects
 from tests.doubles.simulated_console import moments, stopped_at
 from tests.unit.console.states import STATES
 from tests.unit.simulation.loads import evening
-from tidegate.console import now_page as page_of_now
+from tidegate.console import brokers_part, members_part
 from tidegate.console.history import History
 from tidegate.console.now_page import now_page
-from tidegate.console.parts import Kept, changes_between
+from tidegate.console.parts import Kept, Page, changes_between
 from tidegate.view import load, policy
 from tidegate.view.policy import Measured, Objects, PolicyNow, policy_now
 from tidegate_logic.model import Direction
@@ -69,22 +69,22 @@ def test_while_only_time_goes_on_no_reading_member_or_tile_is_worked_out_again(
         calls.count(monkeypatch, policy, name)
     for name in ("flows_of", "watch", "NicNow"):
         calls.count(monkeypatch, load, name)
-    for name in ("_sparkline", "_delayed"):
-        calls.count(monkeypatch, page_of_now, name)
+    calls.count(monkeypatch, brokers_part, "figure_of")
+    calls.count(monkeypatch, members_part, "_delayed")
     objects, measured = large_objects(50, 1000, NOW), calm(50, 1000, NOW)
     now, kept, history = seen(objects, measured, NOW), Kept(), History()
     history.note(now)
-    page = now_page(now, history, kept)
+    page: Page = now_page(now, history, kept)
     assert calls.of == {
         "declare": 1,
         "flows_of": 1,
         "watch": 1,
         "MemberNow": 2000,
         "NicNow": 100,
-        "_sparkline": 100,
-        "_delayed": 80,
+        "figure_of": 1,
+        "_delayed": 10,
     }
-    assert kept.made == 230, "a tile each, two lines in it, and a row each"
+    assert kept.made == 61, "a square each, a chart, and a row each of the first ten"
 
     done = dict(calls.of)
     for seconds in range(2, 14, 2):  # the API server is heard all the time
@@ -94,15 +94,16 @@ def test_while_only_time_goes_on_no_reading_member_or_tile_is_worked_out_again(
         later = now_page(now, history, kept)
         changes = changes_between(page, later) or {}
         sent = {name for name, html in changes.get("", ()) if html is not None}
-        assert sent <= {"strip", "answer", "lanes"}, "ages, and nothing else"
+        assert sent <= {"strip", "banner", "lanes"}, "ages, and nothing else"
         assert set(changes) <= {"", "lanes"}
         page = later
-    assert (calls.of, kept.made) == (done, 230)
+    assert (calls.of, kept.made) == (done, 61)
 
     # a pass: everybody moves another rate, so each tile and each row is another one; but the
     # objects are read no more
     measured = calm(50, 1000, NOW + 14, seed=2)
     now = seen(replace(objects, heard_at_seconds=NOW + 14), measured, NOW + 14, now)
+    history.note(now)
     now_page(now, history, kept)
     assert calls.of == {**{name: 2 * count for name, count in done.items()}, "declare": 1}
     # the same loads once more, as of brokers that were not scraped since

@@ -10,7 +10,8 @@ import pytest
 
 from tests.doubles import simulated_console as simulated
 from tests.doubles.simulated_console import HOLDER, KEY, stopped_at
-from tests.unit.console.states import STATES, THROTTLED_AT, Bend
+from tests.unit.console.states import STATES, THROTTLED_AT, TONES, Bend
+from tidegate.console.banner import verdict
 from tidegate.console.now_page import no_policy, now_page
 from tidegate.console.parts import page_html
 from tidegate.view.policy import LeaseNow, quotas_in_force
@@ -40,6 +41,57 @@ def test_a_state_is_said_in_words(state: str) -> None:
     text = text_of(page(seconds, bend))
     for one in texts:
         assert one in text
+
+
+@pytest.mark.parametrize("state", TONES)
+def test_a_state_has_its_colour_and_its_word_in_the_title(state: str) -> None:
+    seconds, bend, _ = STATES[state]
+    tone, word = TONES[state]
+    shown = page(seconds, bend)
+    assert f'class="banner tone-{tone}"' in shown
+    assert f'data-title="{word}: orders - Tidegate"' in shown
+    assert ('href="/what-if?policy=streaming%2Forders">Try it' in shown) is (tone == "spent")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tone", "text"),
+    [
+        (200.0, "within", "All brokers within limits - fullest is broker 1 at 72 %"),
+        (308.0, "over", "Broker 1 egress over by 18 MB/s - L3, L2 throttled, not enough yet"),
+        (640.0, "watch", "Throttling L3, L2 - holding, fullest is broker"),
+    ],
+)
+def test_the_banner_says_it_in_one_sentence(seconds: float, tone: str, text: str) -> None:
+    console, source = stopped_at(seconds)
+    now = console.policy(source.objects(), KEY)
+    assert now is not None
+    found = verdict(now)
+    assert found.tone == tone
+    assert found.text.startswith(text)
+
+
+def test_a_level_on_its_way_back_is_not_called_throttled() -> None:
+    said = []
+    for seconds in range(320, 640, 20):
+        console, source = stopped_at(float(seconds))
+        now = console.policy(source.objects(), KEY)
+        assert now is not None
+        states = {one.level.value: one.state for one in now.levels}
+        if "Relaxing" in states.values() and not now.over:
+            text = verdict(now).text.partition(" - ")[0]
+            back = [level for level in ("L3", "L2") if states[level] == "Relaxing"]
+            assert text.endswith(f"{', '.join(back)} on the way back")
+            said.append(text)
+    assert "L3 on the way back" in said
+
+
+def test_no_load_at_all_is_grey_and_an_operator_that_is_gone_amber() -> None:
+    console, source = stopped_at(200.0)
+    now = console.policy(source.objects(), KEY)
+    assert now is not None
+    assert verdict(replace(now, nics=())).tone == "unsure"
+    gone = replace(now, lease=LeaseNow("", now.now_seconds))
+    assert (verdict(gone).tone, verdict(gone).word) == ("watch", "no operator")
 
 
 @pytest.mark.parametrize("state", ["Prometheus away", "Kafka away", "API server away", "paused"])

@@ -8,7 +8,9 @@ import pytest
 
 from tests.doubles import simulated_console as simulated
 from tests.doubles.simulated_console import EPOCH, HOSTILE, SimulatedSource, stopped_at
-from tidegate.console import markup, member_page, now_page
+from tidegate.console import broker_page, brokers_part, markup, member_page, now_page
+from tidegate.console.banner import banner, strip
+from tidegate.console.choices import Choices
 from tidegate.console.history import History, Past
 from tidegate.console.parts import Kept, page_html
 from tidegate.console.server import Console
@@ -30,6 +32,10 @@ def now_of(console: Console, source: SimulatedSource) -> PolicyNow:
 def at(seconds: float) -> tuple[Console, SimulatedSource, PolicyNow]:
     console, source = stopped_at(seconds)
     return console, source, now_of(console, source)
+
+
+def said(now: PolicyNow) -> str:
+    return str(banner(now))
 
 
 def test_a_throttled_evening_has_its_numbers() -> None:
@@ -54,6 +60,35 @@ def test_a_throttled_evening_has_its_numbers() -> None:
         assert nic.foreign == 0
         whole = sum(nic.by_level.values()) + (nic.foreign or 0) + (nic.rest or 0)
         assert whole >= (nic.bytes_per_second or 0) - 1
+
+
+def test_what_fills_a_broker_is_all_of_it_and_its_members_are_in_order_of_bytes() -> None:
+    console, _, now = at(640)
+    nic = now.nics[0]
+    filled = [one.bytes_per_second or 0.0 for one in broker_page.slices_of(nic)]
+    assert sum(filled) == pytest.approx(nic.bytes_per_second or 0.0, rel=0.01)
+    (*_, members) = broker_page.broker_page(now, 1, console.history, Kept(), Choices())
+    shown = re.findall(r"member=[^\"]*?([a-z]+)\"", str(members))
+    rates = {one.name: one.by_broker[1] for one in now.members}
+    assert shown == sorted(rates, key=lambda name: -rates[name])
+    unmeasured = broker_page.slices_of(replace(nic, foreign=None))
+    assert {one.bytes_per_second for one in unmeasured} == {None}
+    page = page_html(broker_page.broker_page(now, 99, console.history, Kept(), Choices()))
+    assert "There is no such live broker" in page
+
+
+def test_the_state_of_a_level_is_that_of_its_members() -> None:
+    console, source, _ = at(640)
+    simulated.contended(source)
+    states = {one.level: one.state for one in now_of(console, source).levels}
+    assert (states[Level.L3], states[Level.L2]) == ("Contended", "Throttled")
+    console, source, _ = at(640)
+    simulated.bend(
+        source,
+        lambda policy, _: [one.update(state="Contract") for one in policy["status"]["levels"]],
+    )
+    states = {one.level: one.state for one in now_of(console, source).levels}
+    assert (states[Level.L3], states[Level.L0]) == ("Throttled", "Contract")
 
 
 @pytest.mark.parametrize(
@@ -92,18 +127,16 @@ def test_a_tier_of_another_namespace_is_shown_as_the_operator_says(
 
 def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
     _, _, now = at(308)
-    assert "18 MB/s</span> over its limit; L1 to L3 send" in now_page.answer(now)
-    assert "can be throttled" in now_page.answer(now)
+    assert "18 MB/s</span> over its limit; L1 to L3 send" in said(now)
+    assert "can be throttled" in said(now)
     little = replace(now.over[0], by_level={Level.L0: 60e6, Level.L2: 5e6})
-    poor = now_page.answer(replace(now, nics=(little,)))
+    poor = said(replace(now, nics=(little,)))
     assert "quotas cannot help" in poor
-    assert "fewer clients on What if" in poor
+    assert 'fewer clients on <a href="/what-if?policy=streaming%2Forders">What if</a>' in poor
     unmeasured = replace(now.over[0], foreign=None)
-    assert "which clients cause that is unknown" in now_page.answer(
-        replace(now, nics=(unmeasured,))
-    )
+    assert "which clients cause that is unknown" in said(replace(now, nics=(unmeasured,)))
     swings = replace(now.over[0], bytes_per_second=60e6)
-    assert "counts as over until it stays there" in now_page.answer(replace(now, nics=(swings,)))
+    assert "counts as over until it stays there" in said(replace(now, nics=(swings,)))
 
 
 def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
@@ -116,18 +149,18 @@ def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
     age = now.input_of("Prometheus")
     assert not age.is_known(now.now_seconds)
     assert 300 <= now.now_seconds - (age.at_seconds or 0) < 320
-    page = str(now_page.heat(now, console.history, Kept()))
+    page = str(brokers_part.heat(now, Kept(), Choices()))
     assert page.count("hatched") == 3
     assert " 0 %" not in page
-    assert "Every broker is within" not in now_page.answer(now)
+    assert "Every broker is within" not in said(now)
 
 
 def test_no_reading_ever_is_said_to_be_never() -> None:
     console, source, _ = at(640)
     source.measured_now = simulated.Measured(problem="no right to read Secret streaming/prometheus")
     now = now_of(console, source)
-    assert "never read" in str(now_page.heat(now, console.history, Kept()))
-    assert "last known never" in now_page.strip(now)
+    assert "never read" in str(brokers_part.heat(now, Kept(), Choices()))
+    assert "last known never" in strip(now)
 
 
 def test_history_keeps_gaps_and_forgets_after_its_time() -> None:
@@ -136,7 +169,8 @@ def test_history_keeps_gaps_and_forgets_after_its_time() -> None:
     console.note()
     points = console.history.nic(KEY, (1, Direction.EGRESS))
     assert points[-1] == (source.now, None)
-    assert points[0][0] >= source.now - 900
+    assert points[0][0] >= source.now - 24 * 3600
+    assert console.history.nic(KEY, (1, Direction.EGRESS), 60)[0][0] >= source.now - 60
     member = list(console.history.member(KEY, "streaming/reports/backfill", Direction.EGRESS))
     assert member[-1][1] is None
     assert EPOCH <= member[0][0] <= EPOCH + 5
@@ -168,8 +202,8 @@ def test_a_name_is_text_wherever_it_stands(name: str) -> None:
     )
     tags = set(re.findall(r"<\s*([a-zA-Z][a-zA-Z0-9]*)", page))
     assert tags <= {
-        "a", "bdi", "div", "figcaption", "figure", "h2", "h3", "i", "li", "line", "p", "polyline",
-        "section", "small", "span", "strong", "svg", "table", "tbody", "td", "th", "thead", "tr", "ul",
+        "a", "b", "bdi", "button", "details", "div", "figcaption", "figure", "h2", "h3", "i", "li", "p",
+        "section", "small", "span", "strong", "summary", "table", "tbody", "td", "th", "thead", "tr", "ul",
     }  # fmt: skip
     assert "<img" not in page
     assert "<script" not in page
@@ -179,7 +213,7 @@ def test_a_name_is_text_wherever_it_stands(name: str) -> None:
 
 
 def test_a_link_keeps_every_sign_of_a_name() -> None:
-    link = now_page.member_link("a/b", 'x&y"/<z>?')
+    link = markup.address_of("/member", "a/b", member='x&y"/<z>?')
     assert link == "/member?policy=a%2Fb&member=x%26y%22%2F%3Cz%3E%3F"
 
 
@@ -199,8 +233,8 @@ def test_a_policy_that_does_not_read_is_shown_with_its_problem() -> None:
     now = now_of(console, source)
     assert now.declared is None
     assert any("spec.brokers.egress.limit" in one for one in now.problems)
-    assert "No broker's load is known" in now_page.answer(now)
-    assert "No action needed" not in now_page.answer(now)
+    assert "No broker's load is known" in said(now)
+    assert "No action needed" not in said(now)
 
 
 def test_the_past_is_put_before_what_was_noted() -> None:
@@ -221,10 +255,10 @@ def test_the_past_is_put_before_what_was_noted() -> None:
         },
     )
     console.history.begin(KEY, past)
-    assert console.history.nic(KEY, place)[:2] == (
+    assert console.history.nic(KEY, place)[:2] == [
         (EPOCH - 60, 0.5),
         (first, pytest.approx(0, abs=2)),
-    )
+    ]
     spans = console.history.levels(KEY)[Level.L3]
     assert [(one.state, one.begin, one.end) for one in spans[:3]] == [
         ("Throttled", EPOCH - 900, EPOCH - 870),

@@ -162,15 +162,15 @@ def test_every_write_is_listed(section: str) -> None:
     assert "L1: 10.00 MB/s -&gt; 60.00 MB/s" in section
 
 
-def test_there_is_a_picture_of_each_way_in_the_colours_of_the_page(section: str) -> None:
-    assert section.count("<svg") == 2
+def test_there_are_two_pictures_of_each_way_in_the_colours_of_the_page(section: str) -> None:
+    assert section.count("<svg") == 4
     assert not re.search(r"#[0-9a-fA-F]{6}|style=", section)
     assert section.count("<polyline points=") == 2 * 6  # four quotas, and the NIC twice
 
 
 def test_the_quick_demo_says_what_it_left_out(played_throttling: PlayedThrottling) -> None:
     section = throttling_html(played_throttling(QUICK_THROTTLING))
-    assert section.count("<svg") == 1
+    assert section.count("<svg") == 2
     assert cells(section, "longest silence of L3")[1] == "not played"
 
 

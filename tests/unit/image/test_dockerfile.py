@@ -1,4 +1,4 @@
-"""The Dockerfile and `make image` make the same images, under the version that the chart
+"""The Dockerfiles and `make image` make the same images, under the version that the chart
 installs.
 """
 
@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from image import OPERATOR, ROLLUP, Edition, layers, packages, rootfs
+from image import CONSOLE, FORWARDER, OPERATOR, ROLLUP, Edition, layers, packages, rootfs
 from image.__main__ import main
 from image.layers import BuiltImage, Layer, reproducible_digest
 
@@ -97,6 +98,8 @@ def test_without_a_revision_there_is_none() -> None:
         "uv.lock",
         "Makefile",
         "image",
+        "tools/bootstrap-uv",
+        "tools/uv.txt",
     ],
 )
 def test_what_the_build_reads_is_sent_to_the_engine(name: str) -> None:
@@ -137,3 +140,72 @@ def test_what_java_dumps_has_no_say_in_the_digest_that_two_builds_are_compared_b
         != digest(ROLLUP, classes="1", own="2")
     )
     assert digest(OPERATOR, classes="1", own="1") == "sha256:11"
+
+
+# --- the plain one --------------------------------------------------------------------------------
+# What is at the root, for people who know Docker: nothing of `image/` runs in it, so its pins and
+# steps are compared with those.
+
+
+PLAIN = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+BUILD, FINAL = (stage.partition("\n")[2] for stage in PLAIN.split("FROM ${BASE}")[1:])
+
+
+def steps(stage: str, name: str) -> list[str]:
+    return [" ".join(one.split()) for one in re.findall(rf"^{name} (.*)$", stage, re.MULTILINE)]
+
+
+def test_the_plain_one_has_python_uv_and_packages_as_they_are_locked() -> None:
+    (base,) = re.findall(r"^ARG BASE=python:(\S+)-slim-bookworm$", PLAIN, re.MULTILINE)
+    assert f"python{base}/" in packages.SITE
+    uv, export, _, install, build, own = steps(BUILD, "RUN")
+    pinned = (ROOT / "tools" / "uv.txt").read_text()
+    made = re.search(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert made is not None
+    assert f"\nuv=={made[1]} " in pinned
+    assert uv.endswith("--require-hashes -r tools/uv.txt")
+    assert {"--frozen", "--no-default-groups", "--no-emit-project"} <= set(export.split())
+    hashed = {"--no-deps", "--require-hashes", "--require-build-hashes", "--build-constraints"}
+    assert hashed <= set(install.split())
+    assert install.endswith("image/build-requirements.txt -r locked.txt")
+    assert build.startswith("uv build ")
+    assert "--require-hashes --build-constraints image/build-requirements.txt" in build
+    assert {"--no-index", "--no-deps"} <= set(own.split())
+
+
+def test_the_plain_one_copies_what_is_sent_and_all_that_the_wheel_is_made_of() -> None:
+    sent = [
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
+    copied = [source for one in steps(BUILD, "COPY") for source in one.split()[:-1]]
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert any(source == one or source.startswith(f"{one}/") for one in sent), source
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    read = [*(one.partition("/")[0] for one in wheel), *project["project"]["license-files"]]
+    assert {*read, project["project"]["readme"], "pyproject.toml", "uv.lock"} <= set(copied)
+
+
+def test_the_plain_one_is_run_like_the_other() -> None:
+    config = layers.config(revision="${REVISION}")
+    assert tuple(json.loads(steps(FINAL, "ENTRYPOINT")[0])) == config.entrypoint
+    assert steps(FINAL, "USER") == [config.user]
+    assert dict(one.split("=", 1) for one in steps(FINAL, "ENV")) == config.environment
+    (labels,) = steps(FINAL, "LABEL")
+    found = {name: quoted or bare for name, quoted, bare in _LABEL.findall(labels)}
+    assert found == config.labels
+
+
+_LABEL = re.compile(r'(org\.opencontainers\.[\w.]+)=(?:"([^"]*)"|(\S+))')
+
+
+def test_the_plain_one_makes_every_edition_but_the_one_with_java() -> None:
+    extras = set(re.findall(r"--build-arg EXTRA=(\w+)", PLAIN))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert extras == {"console", "forwarder"} < set(project["optional-dependencies"])
+    for edition in (CONSOLE, FORWARDER):
+        assert f"-t registry.example/{edition.repository}:{packages.version()} " in PLAIN
+        assert edition.entrypoint == OPERATOR.entrypoint

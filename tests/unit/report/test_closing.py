@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from threading import Barrier, Thread
+from time import sleep
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, IN_NO_TIER, brokers_of, coarser, put, usage_5m
-from tidegate.errors import InvalidResource, NotFound
+from tidegate.errors import Conflict, InvalidResource, NotFound, TidegateError
 from tidegate.report.closing import (
     Closed,
     Month,
@@ -24,6 +29,7 @@ from tidegate.report.closing import (
     closed_months_words,
     corrections,
     read_closed,
+    require_digests,
 )
 from tidegate.report.figures import Correction
 from tidegate.report.rate_card import RateCard, Rates, amount_of
@@ -292,6 +298,147 @@ def test_retention_is_no_correction_on_a_bill(store: UsageStore) -> None:
 def test_a_file_of_another_version_is_no_closed_month(store: UsageStore, bucket: Bucket) -> None:
     (found,) = [each for each in bucket.objects if each.endswith("_closed/2026-11.json")]
     content, at_ms = bucket.objects[found]
-    bucket.objects[found] = (content.replace(b'"version": 2', b'"version": 1'), at_ms)
-    with pytest.raises(UsageDamaged, match="version 2"):
+    bucket.objects[found] = (content.replace(b'"version": 3', b'"version": 4'), at_ms)
+    with pytest.raises(UsageDamaged, match="version 2 or 3"):
         read_closed(store, "2026-11")
+
+
+# Of two processes that close one month at the same time one wins, and the other says so.
+
+
+def closing(store: UsageStore, who: str, wait: Callable[[float], None] = sleep) -> Closed:
+    return close_month(
+        store, NOVEMBER, card=CARD, now_ms=OVER, closed_by=who, with_gaps=True, wait=wait
+    )
+
+
+def attempt(store: UsageStore, who: str, ended: dict[str, Closed | TidegateError]) -> None:
+    try:
+        ended[who] = closing(store, who, wait=lambda _: None)
+    except TidegateError as error:
+        ended[who] = error
+
+
+def require_one_winner(store: UsageStore, ended: Mapping[str, Closed | TidegateError]) -> None:
+    (winner,) = [one for one in ended.values() if isinstance(one, Closed)]
+    found = read_closed(store, "2026-11")
+    assert (found.sha256, found.closed_by) == (winner.sha256, winner.closed_by)
+    lost = [one for one in ended.values() if isinstance(one, TidegateError)]
+    assert len(lost) == len(ended) - 1
+    for one in lost:
+        assert "2026-11" in one.message
+        assert "closed" in one.message or "nothing was written here" in one.message
+    assert [one.path for one in store.storage.files("_closed")] == ["_closed/2026-11.json"]
+
+
+def test_a_second_process_that_closes_the_month_within_the_first_changes_nothing() -> None:
+    """The second one runs as a whole before each operation of the first, in a bucket."""
+    number, finished = 0, False
+    outcomes = set()
+    while not finished:
+        bucket = Bucket()
+        store = store_in(bucket)
+        publish_hour(store, "a", HOURS[0])
+        ended: dict[str, Closed | TidegateError] = {}
+        other = partial(attempt, store_in(bucket), "second", ended)
+        bucket.before(number, other)
+        attempt(store, "first", ended)
+        bucket.calm()
+        finished = "second" not in ended
+        if not finished:
+            require_one_winner(store, ended)
+            outcomes.add(next(who for who, one in ended.items() if isinstance(one, Closed)))
+        number += 1
+    assert number > 10
+    assert outcomes == {"first", "second"}
+
+
+def test_no_request_that_fails_lets_a_second_process_replace_the_bill() -> None:
+    """Each request of the first fails once; then the second one closes, or says what hinders it."""
+    bucket = Bucket()
+    publish_hour(store_in(bucket), "a", HOURS[0])
+    published = dict(bucket.objects)
+    bucket.operations = 0
+    closing(store_in(bucket), "undisturbed")
+    operations, outcomes = bucket.operations, set()
+    for number in range(operations):
+        bucket.objects = dict(published)
+        ended: dict[str, Closed | TidegateError] = {}
+        with bucket.failing(number, lambda: OSError("lost"), once=True):
+            attempt(store_in(bucket), "first", ended)
+        kept = bucket.objects.get("usage/tidegate/_closed/2026-11.json")
+        attempt(store_in(bucket), "second", ended)
+        found = bucket.objects.get("usage/tidegate/_closed/2026-11.json")
+        assert kept is None or found == kept
+        assert (found is None) == isinstance(ended["second"], Conflict)
+        outcomes.add((isinstance(ended["first"], Closed), isinstance(ended["second"], Closed)))
+    assert operations > 10
+    # nothing failed that matters; it failed early; the write itself failed, and may still arrive
+    assert outcomes == {(True, False), (False, True), (False, False)}
+
+
+def test_a_claim_of_a_process_that_was_killed_is_named(bucket: Bucket) -> None:
+    store = store_in(bucket)
+    store.storage.write("_closed/2026-11.json.00.claim", b"")
+    waited: list[float] = []
+    with pytest.raises(Conflict, match=r"delete _closed/2026-11\.json\.00\.claim and try again"):
+        closing(store, "x")
+    store.storage.delete(["_closed/2026-11.json.00.claim"])
+    store.storage.write("_closed/2026-11.json.zz.claim", b"")
+    with pytest.raises(Conflict, match=r"zz\.claim"):
+        closing(store, "x", wait=waited.append)
+    assert sum(waited) >= 5
+    assert closed_months(store) == []
+    store.storage.delete(["_closed/2026-11.json.zz.claim"])
+    assert closing(store, "x").closed_by == "x"
+
+
+def test_of_many_processes_on_one_disk_exactly_one_closes_the_month(tmp_path: Path) -> None:
+    store = UsageStore.at(str(tmp_path))
+    publish_hour(store, "a", HOURS[0])
+    ended: dict[str, Closed | TidegateError] = {}
+    together = Barrier(4)
+
+    def run(who: str) -> None:
+        own = UsageStore.at(str(tmp_path))
+        together.wait()
+        attempt(own, who, ended)
+
+    threads = [Thread(target=run, args=(f"process {number}",)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(ended) == 4
+    require_one_winner(store, ended)
+
+
+def test_a_digest_that_was_kept_elsewhere_finds_a_file_that_was_replaced(
+    store: UsageStore, bucket: Bucket
+) -> None:
+    kept = read_closed(store, "2026-11").sha256
+    require_digests(store, {"2026-11": kept})
+    (found,) = [each for each in bucket.objects if each.endswith("_closed/2026-11.json")]
+    del bucket.objects[found]
+    closing(store, "someone else")  # a sound file, with a checksum of its own
+    assert read_closed(store, "2026-11").closed_by == "someone else"
+    with pytest.raises(UsageDamaged, match=kept):
+        require_digests(store, {"2026-11": kept})
+    with pytest.raises(NotFound, match="2026-12 is not closed"):
+        require_digests(store, {"2026-12": kept})
+
+
+def test_a_disk_without_second_names_has_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = UsageStore.at(str(tmp_path))
+    publish_hour(store, "a", HOURS[0])
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("tidegate.rollup.tables.storage.os.link", refused)
+    assert closing(store, "x").closed_by == "x"
+    assert not store.storage.create("_closed/2026-11.json", b"other")
+    assert read_closed(store, "2026-11").closed_by == "x"
+    assert [path.name for path in (tmp_path / "_closed").iterdir()] == ["2026-11.json"]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.unit.report.sample_report import sample_figures
 from tests.unit.report.small_request import small_request
 from tidegate.report import page as writing
-from tidegate.report.columns import labels_words
+from tidegate.report.columns import harmless, labels_words
 from tidegate.report.compute import figures_of
-from tidegate.report.page import csv_text, harmless, write_report
+from tidegate.report.page import csv_text, write_report
 from tidegate.report.sheets import document_of, sheets_of
 
 

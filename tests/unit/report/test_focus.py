@@ -1,4 +1,4 @@
-"""The FOCUS file: rules of the specification 1.2 on every column, and amounts that are the bill's.
+"""The FOCUS file: every rule of the specification 1.2 (`focus_rules.py`), and the bill's amounts.
 
 A published validator checks the same file in `make test-focus`.
 """
@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.unit.report.focus_rules import COLUMNS, problems
 from tests.unit.report.sample_report import (
     PRICES,
     START_MS,
@@ -22,70 +24,22 @@ from tests.unit.report.sample_report import (
     sample_figures,
     sample_request,
 )
-from tests.unit.report.small_request import small_request
+from tests.unit.report.small_request import small_request, terms
 from tidegate.errors import InvalidResource
 from tidegate.report.compute import figures_of
-from tidegate.report.figures import ReportFigures
-from tidegate.report.focus import SCHEMA, csv_lines, focus_table, parquet_bytes
+from tidegate.report.figures import ClosedMonth, ReportFigures
+from tidegate.report.focus import (
+    SCHEMA,
+    csv_lines,
+    focus_table,
+    focus_warnings,
+    parquet_bytes,
+)
 from tidegate.report.rate_card import RateCard, Rates
 from tidegate.rollup.schemas import DAY_MS
 
-# Columns that a dataset of 1.2 must have, whatever is in it, and those that must not be null.
-MANDATORY = [
-    "BilledCost",
-    "BillingAccountId",
-    "BillingAccountName",
-    "BillingCurrency",
-    "BillingPeriodEnd",
-    "BillingPeriodStart",
-    "ChargeCategory",
-    "ChargeClass",
-    "ChargeDescription",
-    "ChargePeriodEnd",
-    "ChargePeriodStart",
-    "ContractedCost",
-    "EffectiveCost",
-    "InvoiceIssuerName",
-    "ListCost",
-    "PricingQuantity",
-    "PricingUnit",
-    "ProviderName",
-    "PublisherName",
-    "ServiceCategory",
-    "ServiceName",
-]
-NEVER_NULL = [
-    "BilledCost",
-    "BillingAccountId",
-    "BillingAccountType",
-    "BillingCurrency",
-    "BillingPeriodEnd",
-    "BillingPeriodStart",
-    "ChargeCategory",
-    "ChargeFrequency",
-    "ChargePeriodEnd",
-    "ChargePeriodStart",
-    "ContractedCost",
-    "EffectiveCost",
-    "InvoiceIssuerName",
-    "ListCost",
-    "ProviderName",
-    "PublisherName",
-    "ServiceCategory",
-    "ServiceName",
-    "ServiceSubcategory",
-]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
-ALLOWED = {
-    "ChargeCategory": {"Usage"},
-    "ChargeFrequency": {"Usage-Based", "Recurring"},
-    "PricingCategory": {"Standard", "Other"},
-    "PricingUnit": {"GiB", "Shares"},
-    "ConsumedUnit": {"GiB"},
-    "ServiceCategory": {"Integration"},
-    "ServiceSubcategory": {"Messaging"},
-}
 
 
 def every_model() -> ReportFigures:
@@ -111,31 +65,99 @@ TABLE = focus_table(FIGURES, issuer="Data platform")
 ROWS = TABLE.to_pylist()
 
 
-def test_every_column_that_must_be_there_is_and_has_no_null_where_none_may_be() -> None:
-    assert set(MANDATORY) <= set(TABLE.column_names)
-    for name in NEVER_NULL:
-        assert TABLE[name].null_count == 0, name
-    assert not [
-        name for name in TABLE.column_names if not re.fullmatch(r"(x_)?[A-Z][A-Za-z]*", name)
-    ]
+def test_the_table_has_the_columns_of_the_specification() -> None:
+    levels = [one.level for one in COLUMNS.values()]
+    assert Counter(levels) == {"Mandatory": 21, "Recommended": 4, "Conditional": 32}
+    assert {column.name for column in COLUMNS.values() if column.level != "Conditional"} <= set(
+        TABLE.column_names
+    )
+    assert {field.name for field in SCHEMA if not field.nullable} >= {
+        one.name for one in COLUMNS.values() if not one.nullable and one.name in SCHEMA.names
+    }
 
 
-def test_values_are_of_the_lists_that_the_specification_has() -> None:
-    for name, allowed in ALLOWED.items():
-        assert set(TABLE[name].to_pylist()) <= allowed, name
-    assert set(TABLE["ChargeClass"].to_pylist()) == {None, "Correction"}
-    assert all(re.fullmatch("[A-Z]{3}", one) for one in TABLE["BillingCurrency"].to_pylist())
+@pytest.mark.parametrize("table", ["every model", "the sample", "a closed month", "contracts"])
+def test_the_dataset_keeps_every_rule_of_the_specification(table: str) -> None:
+    figures = {
+        "every model": FIGURES,
+        "the sample": sample_figures(),
+        "a closed month": closed_figures(),
+        "contracts": by_contract(),
+    }[table]
+    assert problems(csv_lines(focus_table(figures, issuer="Data platform"))) == []
 
 
-def test_units_and_quantities_are_null_together() -> None:
-    for row in ROWS:
-        for quantity, unit in (
-            ("PricingQuantity", "PricingUnit"),
-            ("ConsumedQuantity", "ConsumedUnit"),
-        ):
-            assert (row[quantity] is None) == (row[unit] is None)
-        assert (row["SkuId"] is None) == (row["SkuMeter"] is None)
-        assert (row["ResourceId"] is None) == (row["ResourceType"] is None)
+def closed_figures() -> ReportFigures:
+    closed = ClosedMonth(
+        *("2026-11", "2026-12-01T02:00:00Z", "0" * 64, 5, 5, "2026-12", None),
+        invoice_id="2026-11-0123456789abcdef",
+    )
+    return figures_of(replace(sample_request(), closed=closed))
+
+
+def by_contract() -> ReportFigures:
+    """A member that moved nothing pays for its contract."""
+    card = RateCard(rates=[Rates(cost_per_month=Decimal(9), share_by="Contract")], currency="EUR")
+    idle, used = terms("idle", fetch=10), terms("used", fetch=20)
+    usage = [{"user": "used", "tier": "t", "bytes": 5}]
+    return figures_of(small_request(usage, rate_card=card, members=[idle, used]))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "column"),
+    [
+        ("BilledCost", "Cost", "BilledCost"),
+        ("InvoiceId", "x_InvoiceId", "InvoiceId"),
+        ("x_ChargeKind", "ChargeKind", "ChargeKind"),
+        (",EUR,", ",EURO,", "BillingCurrency"),
+        (",EUR,", ",,", "BillingCurrency"),
+        (",Integration,", ",Cables,", "ServiceCategory"),
+        (",Messaging,", ",Queues,", "ServiceSubcategory"),
+        (",Usage-Based,", ",Hourly,", "ChargeFrequency"),
+        (",Usage,", ",Use,", "ChargeCategory"),
+        (",Standard,", ",,", "PricingCategory"),
+        (",Correction,", ",,", "ChargeClass"),
+        (",GiB,", ",gibibyte,", "ConsumedUnit"),
+        ("T00:00:00Z", " 00:00", "BillingPeriodStart"),
+        ("kafka-usage-fetch-L0", "kafka-usage-fetch-L0@2026-11-20", "SkuPriceId"),
+        (",Data fetched from Kafka brokers,", ",,", "SkuMeter"),
+        (',"{""costCenter"": ""4711""', ',"{""costCenter"": [1]', "Tags"),
+        (",Kafka client,", ",,", "ResourceType"),
+        (",BusinessTier,", ",,", "SubAccountType"),
+        (",0.05,", ",0.06,", "ListCost"),
+        (",0.05,", ",-0.05,", "ListUnitPrice"),
+    ],
+)
+def test_a_broken_rule_is_found(right: str, wrong: str, column: str) -> None:
+    text = csv_lines(TABLE)
+    assert right in text
+    found = problems(text.replace(right, wrong))
+    assert column in {one.partition(":")[0] for one in found}
+
+
+def test_an_invoice_adds_up_to_what_is_due() -> None:
+    figures = closed_figures()
+    rows = focus_table(figures, issuer="x").to_pylist()
+    assert {row["InvoiceId"] for row in rows} == {"2026-11-0123456789abcdef"}
+    assert sum(row["BilledCost"] for row in rows) == figures.amount_due
+
+
+@pytest.mark.parametrize(
+    ("cluster", "is_whole", "said"),
+    [
+        ("kafka-a", True, []),
+        ("kafka-a", False, ["a whole month"]),
+        ("", True, ["no Kafka cluster id"]),
+    ],
+)
+def test_what_a_cost_tool_cannot_know_is_said(
+    cluster: str, is_whole: bool, said: list[str]
+) -> None:
+    figures = replace(sample_figures(), kafka_cluster_id=cluster)
+    warnings = list(focus_warnings(figures, is_whole_month=is_whole))
+    assert len(warnings) == len(said)
+    for words, expected in zip(warnings, said, strict=True):
+        assert expected in words
 
 
 def test_costs_are_price_times_quantity_and_no_further_from_what_is_billed_than_a_line() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from tests.unit.pictures import without_a_colour
 from tests.unit.report.sample_report import sample_figures, sample_request
 from tests.unit.report.small_request import (
     PRICES,
@@ -27,6 +28,7 @@ from tidegate.report.page import page_html
 from tidegate.report.request import ReportRequest
 from tidegate.report.sheets import document_of, embedded_json, sheets_of
 from tidegate.rollup.schemas import HOUR_MS
+from tools.svg_colours import SVG, with_colours
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -299,3 +301,14 @@ def test_a_closed_month_has_its_bill_of_then(more: int, amount: Decimal | None, 
     text = " ".join(page_html(made).split())
     assert said in text
     assert ("+1,500 bytes" in text) == (more > 0)
+
+
+@pytest.mark.parametrize(
+    "plot", re.findall(r"<svg.*?</svg>", SAMPLE_PAGE, re.DOTALL), ids=lambda it: it.split('"')[9]
+)
+def test_a_plot_can_leave_the_page_with_its_colours(plot: str) -> None:
+    """As a picture for another document, which has no style sheet for it."""
+    style = re.search(r"<style>(.*?)</style>", SAMPLE_PAGE, re.DOTALL)
+    assert style is not None
+    background = f'<svg xmlns="{SVG}"><rect fill="#fff"/>{plot}</svg>'
+    assert without_a_colour(with_colours(background, style[1])) == []

@@ -56,6 +56,37 @@ def test_a_misspelt_field_in_a_file_is_named() -> None:
     assert wrong_fields(tier({"members.0.burst": 5})) == ["spec.members[0].burst"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "meant"),
+    [
+        ({"throttledRate": {"perPartition": {"fetch": "1M"}}}, "throttledRates"),
+        ({"members.0.usr": "bob"}, "user"),
+        ({"members.0.contract.perpartition": {"fetch": "1M"}}, "perPartition"),
+        ({"policyRef.nmae": "orders"}, "name"),
+        ({"members.0.burst": 5}, None),
+    ],
+)
+def test_a_field_that_was_probably_meant_is_named(
+    changes: dict[str, object], meant: str | None
+) -> None:
+    with pytest.raises(InvalidResource) as raised:
+        parse_tier(tier(changes), strict=True)
+    assert ("did you mean" in raised.value.message) == (meant is not None)
+    assert meant is None or f"(did you mean {meant}?)" in raised.value.message
+
+
+def test_a_rate_in_another_unit_is_named_with_how_to_write_it() -> None:
+    with pytest.raises(InvalidResource) as raised:
+        parse_tier(tier({"members.0.contract.perPartition.fetch": "80MB"}), strict=True)
+    assert "fetch: 80MB: write 80M (bytes per second)." in raised.value.message
+
+
+def test_what_was_found_is_shown_as_it_was_typed() -> None:
+    with pytest.raises(InvalidResource) as raised:
+        parse_tier(tier({"level": "数据"}), strict=True)
+    assert '"数据"' in raised.value.message
+
+
 def test_a_misspelt_top_level_field_in_a_file_is_named() -> None:
     assert wrong_fields({**tier(), "specs": {}}) == ["specs"]
 
@@ -192,7 +223,8 @@ def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold
     refusal = row.refusal()
     assert row.field in [field for field, _ in refusal.problems]
     assert row.field in refusal.message
-    assert row.must() in refusal.message
+    # the message may have a hint instead, of what was probably meant
+    assert any(row.must() in must for _, must in refusal.problems)
 
 
 def test_what_must_hold_reads_like_this(golden: Callable[[str], None]) -> None:
@@ -248,6 +280,27 @@ def test_every_tier_belongs_to_the_policy_and_all_live_in_the_namespace_that_com
     assert policies == {"streaming/demo"}
     assert {tier.policy_key for tier in objects if isinstance(tier, BusinessTier)} == policies
     assert DOCUMENTS[0]["metadata"]["name"] == "streaming"
+
+
+def test_what_is_applied_first_only_looks_and_has_what_throttling_needs() -> None:
+    (policy,) = (
+        one
+        for one in (parse_object(document, strict=True) for document in OURS)
+        if isinstance(one, BrokerBandwidthPolicy)
+    )
+    assert policy.spec.mode == "Observe"
+    assert policy.spec.kafka.zookeeper is None
+    assert policy.spec.metrics is not None
+    assert policy.spec.brokers is not None
+    assert policy.spec.brokers.egress is not None
+
+
+def test_no_example_changes_its_meaning_as_time_passes() -> None:
+    """An end in the future would be in the past one day, so the override of the example is over."""
+    ends = [
+        document["spec"]["expiresAt"] for document in OURS if document["kind"] == "QuotaOverride"
+    ]
+    assert ends == ["2000-01-01T00:00:00Z"]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

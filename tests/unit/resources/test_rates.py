@@ -11,6 +11,7 @@ from tidegate.resources.rates import (
     CEILING_BYTES_PER_SECOND,
     FLOOR_BYTES_PER_SECOND,
     parse_byte_rate,
+    rate_hint,
 )
 
 
@@ -92,3 +93,37 @@ def test_a_bare_number_is_refused_with_the_way_to_write_it(written: object) -> N
 def test_what_is_no_rate_is_refused(written: object) -> None:
     with pytest.raises(ValueError):
         parse_byte_rate(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("80MB", "80MB: write 80M (bytes per second)"),
+        ("80 MB/s", "80 MB/s: write 80M (bytes per second)"),
+        ("80m", "80m: write 80M (bytes per second)"),
+        ("80K", "80K: write 80k (bytes per second)"),
+        ("64kib", "64kib: write 64Ki (bytes per second)"),
+        ("1.5GiB", "1.5GiB: write 1.5Gi (bytes per second)"),
+        ("2kB", "2kB: write 2k (bytes per second)"),
+        ("640Mbit", "640Mbit = 80M"),
+        ("640 Mbit/s", "640 Mbit/s = 80M"),
+        ("1Gbps", "1Gbps = 125M"),
+        ("10Gbit", "10Gbit = 1250M"),
+        ("80Mb", "80Mb: write 80M for bytes per second, 10M for bits"),
+        ("80M", ""),
+        ("1kbit", ""),  # 125 bytes are no rate
+        ("fast", ""),
+        ("80X", ""),
+        ("", ""),
+        ("10M\n", ""),
+    ],
+)
+def test_what_was_probably_meant_is_offered(written: str, hint: str) -> None:
+    assert rate_hint(written) == hint
+
+
+@given(st.text(alphabet="0123456789.kKmMgGtTiIbBytespi/ \n", max_size=12))
+def test_what_is_offered_is_a_rate(written: str) -> None:
+    hint = rate_hint(written)
+    offered = hint.removeprefix(written).removeprefix(": write").removeprefix(" =").split()[:1]
+    assert not hint or parse_byte_rate(offered[0]) > 0

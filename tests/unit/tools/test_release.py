@@ -53,6 +53,7 @@ READY = Tree(
     changelog=CHANGELOG,
     changes=(),
     tags=("v1.3.0",),
+    home="https://code.tidegate.test/tidegate",
 )
 
 
@@ -99,6 +100,10 @@ def test_a_tree_that_lacks_nothing_is_not_refused() -> None:
                 changelog=CHANGELOG.replace("Unreleased\n", "Unreleased\n\n- [BUGFIX] One.\n"),
             ),
             "unreleased entries (1)",
+        ),
+        (
+            replace(READY, home="https://git.example.com/platform/tidegate"),
+            "names https://git.example.com/platform/tidegate as the project's address",
         ),
     ],
 )
@@ -173,6 +178,7 @@ def texts(**changed: str) -> dict[str, str]:
         "uv.lock": 'name = "other"\nversion = "1.2.0"\n\nname = "tidegate"\nversion = "1.2.0"\n',
         "operator/tidegate/__init__.py": '__version__ = "1.2.0"\n',
         "charts/tidegate/Chart.yaml": 'version: 1.2.0\nappVersion: "1.2.0"\n',
+        "Dockerfile": 'LABEL org.opencontainers.image.version="1.2.0" \\\n',
         "image/Dockerfile": '# tidegate:1.2.0\nLABEL org.opencontainers.image.version="1.2.0" \\\n',
         "docs/image.md": "tidegate-1.2.0.tar, tidegate-rollup:1.2.0, tidegate-console-1.2.0.tar, other:1.2.0, tidegate:1.2.0-rc.1",
         "CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n- [FEATURE] New.\n",
@@ -222,7 +228,7 @@ def test_sentences_about_the_old_version_are_named_for_people() -> None:
 def test_a_tree_that_was_prepared_is_ready_but_for_its_commit() -> None:
     before = texts()
     after = {**before, **prepared(before, "1.3.0", today=TODAY)}
-    tree = Tree("1.3.0", versions(after), after["CHANGELOG.md"], (), ("v1.3.0",))
+    tree = Tree("1.3.0", versions(after), after["CHANGELOG.md"], (), ("v1.3.0",), READY.home)
     assert refused(tree) == []
     assert prepared(after, "1.3.0", today=TODAY) == {}
 
@@ -512,6 +518,24 @@ def test_a_released_chart_names_its_images_and_keeps_everything_else() -> None:
 def test_a_chart_without_the_places_for_images_is_not_released() -> None:
     with pytest.raises(LabError, match="0 places"):
         files.released_values("image: {}\n", repository="a", digest="b", others={})
+
+
+def test_an_index_of_charts_is_shown_the_released_images() -> None:
+    before = (files.CHART / "Chart.yaml").read_text()
+    pinned = {
+        "tidegate": "r.example/tidegate@sha256:aa",
+        "tidegate-console": "r.example/c@sha256:b",
+    }
+    after = yaml.safe_load(files.released_description(before, pinned))
+    shown = yaml.safe_load(after["annotations"].pop("artifacthub.io/images"))
+    old = yaml.safe_load(before)
+    images = yaml.safe_load(old["annotations"].pop("artifacthub.io/images"))
+    assert after == old
+    assert {one["name"]: one["image"] for one in shown} == {
+        **{one["name"]: one["image"] for one in images},
+        "operator": pinned["tidegate"],
+        "console": pinned["tidegate-console"],
+    }
 
 
 RENDERED = """\

@@ -14,10 +14,10 @@ FROM, DOWN_TO, MAX_MUTE_SECONDS = 50_000_000, 1_000_000, 12
 def silences_seconds() -> list[float]:
     """The bars of the picture, by its own time axis."""
     drawn = PICTURE.read_text(encoding="utf-8")
-    ticks = re.findall(r'<text x="([\d.]+)" [^>]*text-anchor="middle">(\d+)</text>', drawn)
+    ticks = re.findall(r'<text x="([\d.]+)" [^>]*text-anchor="middle"[^>]*>(\d+)</text>', drawn)
     at = {int(label): float(x) for x, label in ticks}
     second = (at[600] - at[0]) / 600
-    widths = re.findall(r'width="([\d.]+)" height="13" class="silent"', drawn)
+    widths = re.findall(r'width="([\d.]+)" height="13" fill="#b3261e"', drawn)
     return [float(width) / second for width in widths]
 
 

@@ -6,14 +6,13 @@ policy unready.
 Ready does not depend on MetricsFresh, the condition of the brokers' load.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidegate.control.reconcile import PassResult
-from tidegate.control.rollups import RollupProgress
-from tidegate.observe.broker_settings import follower_reads_words, has_scaled_fetch
 from tidegate.resources.status import RollupStatus
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.decision import Decision, LevelReport, LevelState
@@ -23,6 +22,10 @@ from tidegate_logic.reasons import STALLED, Reason
 from tidegate_logic.rollup_schedule import Due, Window
 from tidegate_logic.throttle.nic_status import NicStatus, Pressure
 from tidegate_logic.words import broker_words, counted, rfc3339_ms
+
+if TYPE_CHECKING:  # a command has words of this module, and waits for its imports
+    from tidegate.control.reconcile import PassResult
+    from tidegate.control.rollups import RollupProgress
 
 MAX_MESSAGE_LENGTH = 1024
 SHOWN = 5  # of a list of things that may be long
@@ -315,6 +318,8 @@ _FOLLOWER_FETCH = "FollowerFetch"
 
 def follower_fetch(result: PassResult, *, previous: Mapping[str, Any]) -> tuple[Verdict, ...]:
     """One verdict where it matters or did before; none where the condition stays as it is."""
+    from tidegate.observe.broker_settings import follower_reads_words, has_scaled_fetch
+
     reads, tiers = result.seen.reads, result.seen.observation.tiers
     present = any(one.get("type") == _FOLLOWER_FETCH for one in previous.get("conditions") or ())
     if reads is None or tiers is None:

@@ -4,13 +4,14 @@ Every number comes from the decision or, for limits of brokers, from the policy.
 value (the brokers, while none answers), the previous one stays. Rates are metrics, not status.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import (
     Truth,
     Verdict,
@@ -23,7 +24,6 @@ from tidegate.control.report.conditions import (
     shortened,
 )
 from tidegate.control.report.replication import replication_status, replication_verdicts
-from tidegate.control.rollups import RollupProgress
 from tidegate.kube.api import JsonObject
 from tidegate.observe.declared import Declared, object_key
 from tidegate.resources.policy import PolicySpec
@@ -69,6 +69,10 @@ from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure, over_count_words
 from tidegate_logic.words import clock_words, counted, rfc3339
+
+if TYPE_CHECKING:  # a command has words of this module, and waits for its imports
+    from tidegate.control.reconcile import PassResult
+    from tidegate.control.rollups import RollupProgress
 
 # --- recommended contracts, as a tier's status and `tidegate plan` show them ----------------------
 

@@ -10,7 +10,8 @@ Unreachable.
 import errno
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from urllib.parse import parse_qsl, urlsplit
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3FileSystem
 
-from tidegate.errors import InvalidResource, TidegateError, Unauthorized, Unreachable
+from tidegate.errors import Conflict, InvalidResource, TidegateError, Unauthorized, Unreachable
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import rfc3339_ms
 
 # A file on a local disk is there whole or not at all, also after the machine lost its power: it is
 # written under another name, forced to the disk and renamed. That name starts with a dot, so that
@@ -31,6 +33,7 @@ from tidegate_logic.reasons import Reason
 _UNFINISHED = ".unfinished"
 _ATTEMPTS = 3
 _NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 def is_unfinished(path: str) -> bool:
@@ -53,12 +56,33 @@ def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> 
                 raise
 
 
-def _write(target: Path, content: bytes, *, forced: bool) -> None:
+def create_durably(path: str, content: bytes) -> bool | None:
+    """Write a file that must be new; False if it exists, None where the disk cannot tell.
+
+    A second name for a written file is given to one process only, over a network as well.
+    """
+    target = Path(path)
+    try:
+        _write(target, content, forced=True, new=True)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return None
+        raise
+    return True
+
+
+def _write(target: Path, content: bytes, *, forced: bool, new: bool = False) -> None:
     _make_folder(target.parent)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_UNFINISHED}")
     try:
         _write_all(beside, content, forced=forced)
-        os.replace(beside, target)
+        if new:
+            os.link(beside, target)
+            beside.unlink()
+        else:
+            os.replace(beside, target)
     except OSError:
         with suppress(OSError):  # the clean-up finds it later
             beside.unlink()
@@ -112,6 +136,7 @@ _REFUSALS = (
     "PERMISSION_DENIED",
 )
 _BUCKETS = ("s3", "gcs", "abfs")  # folders are a way of speaking there
+_CLAIM, _CLAIM_LOOKS, _CLAIM_WAIT_SECONDS = ".claim", 20, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +201,53 @@ class Storage:
             stream = self.filesystem.open_output_stream(self._full(path))
             stream.write(content)
             stream.close()  # not by `with`: an error above must not complete the object
+
+    def create(
+        self, path: str, content: bytes, *, wait: Callable[[float], None] = time.sleep
+    ) -> bool:
+        """Write a file that must be new; of several processes exactly one gets True.
+
+        pyarrow cannot ask a bucket for that. So each process puts a claim beside the file before it
+        looks: the only one to see no other claim writes, the first of several waits until the rest
+        have withdrawn. Raises Conflict where another claim stays, perhaps of a process that was
+        killed, or whose write failed: such a write may still arrive.
+        """
+        if self._is_disk:
+            with self._as_our_errors("write", path):
+                created = create_durably(self._full(path), content)
+            if created is not None:
+                return created
+        own = f"{path}.{secrets.token_hex(8)}{_CLAIM}"
+        self.write(own, b"")
+        is_known = True
+        try:
+            for _ in range(_CLAIM_LOOKS):
+                others = [one for one in self._claims(path) if one.path != own]
+                if not others:
+                    if self.read(path) is not None:
+                        return False
+                    is_known = False
+                    self.write(path, content)
+                    is_known = True
+                    return True
+                if others[0].path < own:
+                    break
+                wait(_CLAIM_WAIT_SECONDS)
+            raise Conflict(
+                f"Another process has been writing {path} at {self.shown} since "
+                f"{rfc3339_ms(others[0].modified_ms)}, so nothing was written here. See what that "
+                f"one says; if it was killed, delete {others[0].path} and try again."
+            )
+        finally:
+            if is_known:
+                with suppress(TidegateError):
+                    self.delete([own])
+
+    def _claims(self, path: str) -> list[StoredFile]:
+        named = self.files(path.rpartition("/")[0])
+        return [
+            one for one in named if one.path.startswith(f"{path}.") and one.path.endswith(_CLAIM)
+        ]
 
     def size_bytes(self, path: str) -> int | None:
         """None where there is no such file."""

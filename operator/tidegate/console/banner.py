@@ -1,0 +1,294 @@
+"""The banner: how a policy is, in one colour and one sentence, and the inputs that it rests on.
+
+Pure. The same verdict is the page's title, so a tab shows an alarm too, and a row of Policies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from tidegate.console.markup import (
+    HEAD,
+    Column,
+    Columns,
+    joined,
+    name,
+    page_link,
+    since,
+    table,
+    table_row,
+)
+from tidegate.console.parts import Page, Part
+from tidegate.console.sentences import CANNOT, age_of, sentences
+from tidegate.view.policy import KUBERNETES, PROMETHEUS, PolicyNow
+from tidegate_logic.contracts.desired import MemberState
+from tidegate_logic.model import Mode
+from tidegate_logic.words import UNKNOWN, age_words, counted, rate_words
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`tone` is its colour, `word` names the state in a title, `since` is RFC 3339 or ""."""
+
+    tone: str
+    word: str
+    text: str
+    since: str = ""
+
+
+WITHIN: Final = "within"  # green
+WATCH: Final = "watch"  # amber
+OVER: Final = "over"  # red
+SPENT: Final = "spent"  # dark red
+UNSURE: Final = "unsure"  # grey
+TONES: Final = (WITHIN, UNSURE, WATCH, OVER, SPENT)  # the worst last
+
+
+def verdict(now: PolicyNow) -> Verdict:
+    """The one thing to know first. What needs somebody most takes precedence."""
+    throttled = _throttled(now)
+    if now.over:
+        return _over(now, throttled)
+    held = _held(now)
+    if held:
+        return Verdict(WATCH, held[0], _with(throttled, held[1]), _throttled_since(now))
+    unknown = [one for one in now.nics if not one.is_known]
+    if unknown or not now.nics:
+        what = (
+            f"the load of {len(unknown)} of {counted(len(now.nics), 'NIC')}"
+            if unknown
+            else ("no broker's load is known")
+        )
+        text = f"Unknown: {what}" if not throttled else f"{throttled} - unknown: {what}"
+        tone = WATCH if throttled else UNSURE
+        return Verdict(tone, "unknown", text, _throttled_since(now))
+    if throttled:
+        return Verdict(
+            WATCH, "throttling", f"{throttled} - holding, {_fullest(now)}", _throttled_since(now)
+        )
+    moving = [one for one in now.levels if one.state in ("Stepping", "Relaxing")]
+    if moving:
+        words = ", ".join(f"{one.level.value} is {one.state.lower()}" for one in reversed(moving))
+        return Verdict(WATCH, "settling", f"Within limits - {words}", moving[-1].since)
+    return Verdict(WITHIN, "ok", f"All brokers within limits - {_fullest(now)}")
+
+
+def _over(now: PolicyNow, throttled: str) -> Verdict:
+    worst = max(now.over, key=lambda nic: nic.share or 0.0)
+    excess = (worst.bytes_per_second or 0.0) - (worst.limit or 0)
+    where = f"broker {worst.broker} {worst.direction.value}"
+    others = counted(len(now.over) - 1, "more NIC") if len(now.over) > 1 else ""
+    held = _held(now)
+    if excess <= 0:
+        said = f"{where} swings around its limit"
+        if others:
+            said = f"{where} and {others} swing around their limits"
+        return Verdict(WATCH, "near", _with(throttled, held[1] if held else said), worst.since)
+    said = f"{where} over by {rate_words(excess)}{f', {others} over' if others else ''}"
+    if now.condition("Throttling").get("reason") in CANNOT:
+        return Verdict(SPENT, "nothing left", f"Nothing left to throttle: {said}", worst.since)
+    if held:
+        follows = held[1]
+    elif throttled:
+        levels = ", ".join(_levels_below(now, "Relaxing", is_in=False))
+        follows = f"{levels} throttled, not enough yet" if levels else "not enough yet"
+    else:
+        follows = "nobody is throttled yet"
+    return Verdict(OVER, "over", _with("", f"{said} - {follows}"), worst.since)
+
+
+def _with(throttled: str, said: str) -> str:
+    return f"{throttled} - {said}" if throttled else said[:1].upper() + said[1:]
+
+
+def _held(now: PolicyNow) -> tuple[str, str] | None:
+    """A word and a sentence for why quotas do not follow the load, or not all of them."""
+    lease = now.lease
+    if now.paused_by:
+        return "paused", f"paused by {' and '.join(now.paused_by)}, no quota changes"
+    if now.mode == Mode.OBSERVE:
+        return _observing(now)
+    if age := age_of(now, KUBERNETES):
+        return "unknown", f"Kubernetes does not answer, quotas {age}"
+    if lease is not None and lease.is_known(now.now_seconds) and not lease.holder:
+        return "no operator", "no operator holds the Lease, no quota changes"
+    if now.is_held:
+        reason = str(now.condition("Ready").get("reason") or "not Ready")
+        return "held", f"held ({reason}), no quota changes"
+    contended = sorted({one.name for one in now.members if one.state == MemberState.CONTENDED})
+    if contended:
+        more = f" and {len(contended) - 1} more" if len(contended) > 1 else ""
+        return "contended", f"another writer keeps changing the quota of {contended[0]}{more}"
+    return None
+
+
+def _observing(now: PolicyNow) -> tuple[str, str] | None:
+    """Observe is fine while Enforce would do nothing either."""
+    if now.over:
+        return "observing", "only observing, no quota changes"
+    if not now.would_change:
+        return None
+    members = counted(len({one.key for one in now.would_change}), "member")
+    return "observing", f"only observing, Enforce would change {members}"
+
+
+def _throttled(now: PolicyNow) -> str:
+    """Which levels are throttled, and which of them are on the way back; "" = none."""
+    down = _levels_below(now, "Relaxing", is_in=False)
+    back = _levels_below(now, "Relaxing", is_in=True)
+    said = [f"Throttling {', '.join(down)}"] if down else []
+    return ", ".join([*said, *([f"{', '.join(back)} on the way back"] if back else [])])
+
+
+def _levels_below(now: PolicyNow, state: str, *, is_in: bool) -> list[str]:
+    """Levels with throttled members, the least important first, that are in this state or not."""
+    states = {one.level: one.state for one in now.levels}
+    levels = {one.level for one in now.members if one.is_throttled}
+    found = (level for level in levels if (states.get(level) == state) is is_in)
+    return sorted((level.value for level in found), reverse=True)
+
+
+def _throttled_since(now: PolicyNow) -> str:
+    levels = {one.level for one in now.members if one.is_throttled}
+    return min((one.since for one in now.levels if one.level in levels and one.since), default="")
+
+
+def _fullest(now: PolicyNow) -> str:
+    nic = max(now.nics, key=lambda one: one.share or 0.0)
+    return f"fullest is broker {nic.broker} at {100 * (nic.share or 0.0):.0f} %"
+
+
+def banner(now: PolicyNow, *, is_whole: bool = True) -> Part:
+    """The verdict in its colour; `is_whole`: with the sentences below it and the inputs."""
+    found = verdict(now)
+    policy = now.key.partition("/")[2]
+    what_if = (
+        Markup(' <span class="try">{}</span>').format(
+            page_link("/what-if", now.key, "Try it on What if")
+        )
+        if found.tone == SPENT and is_whole
+        else Markup("")
+    )
+    at = since(found.since, now.now_seconds) if found.since else ""
+    said = (
+        Markup('<ul class="answer" aria-label="In short">{}</ul>').format(
+            joined(Markup("<li>{}</li>").format(one) for one in sentences(now))
+        )
+        if is_whole
+        else Markup("")
+    )
+    return Part(
+        "banner",
+        Markup(
+            '<section class="banner tone-{}{}" aria-label="Verdict" data-title="{}">'
+            '<div class="verdict"><strong>{}</strong>{}<span class="since">{}</span></div>{}'
+            "</section>"
+        ).format(
+            found.tone,
+            "" if is_whole else " slim",
+            f"{found.word}: {policy} - Tidegate",
+            name(found.text, most=200),
+            what_if,
+            f"since {at}" if at else "",
+            said,
+        ),
+    )
+
+
+def strip(now: PolicyNow) -> Markup:
+    """Mode, who writes, and the inputs: folded while all of them answer."""
+    mode = Markup('<span class="chip mode-{}">{}</span>').format(
+        now.mode.lower(), f"mode {now.mode}"
+    )
+    paused = (
+        Markup('<span class="chip warn">paused by {}</span>').format(" and ".join(now.paused_by))
+        if now.paused_by
+        else Markup("")
+    )
+    held = (
+        Markup('<span class="chip warn">held: nothing changes</span>')
+        if now.is_held and not now.paused_by
+        else Markup("")
+    )
+    fine = [one.name for one in now.inputs if one.is_known(now.now_seconds)]
+    broken = [one.name for one in now.inputs if one.name not in fine]
+    words = f"{len(fine)} of {len(now.inputs)} inputs ok" if broken else "inputs ok"
+    cluster = Markup('<span class="chip">cluster {}</span>').format(name(now.cluster_id or UNKNOWN))
+    folded = Markup(
+        '<details class="inputs" data-key="inputs"><summary><span class="dot {}" '
+        'aria-hidden="true"></span> {}</summary><div class="strip">{}{}</div></details>'
+    ).format(
+        "dot-watch" if broken else "dot-within",
+        words,
+        joined(_input(now, one) for one in fine),
+        cluster,
+    )
+    opened = joined(_input(now, one) for one in broken)
+    return Markup('<div class="strip" role="group" aria-label="State">{}{}{}{}{}{}</div>').format(
+        folded, opened, mode, paused, held, _holder(now)
+    )
+
+
+def _holder(now: PolicyNow) -> Markup:
+    """Which replica writes, by the policy's Lease."""
+    lease = now.lease
+    if lease is None or not lease.is_known(now.now_seconds):
+        why = "" if lease is None else lease.problem
+        return Markup('<span class="chip gone" data-holder="" title="{}">Lease {}</span>').format(
+            why, UNKNOWN
+        )
+    if not lease.holder:
+        return Markup('<span class="chip warn" data-holder="">no replica holds the Lease</span>')
+    return Markup('<span class="chip" data-holder="{}">written by {}</span>').format(
+        lease.holder, name(lease.holder.partition("_")[0], most=40)
+    )
+
+
+def _input(now: PolicyNow, which: str) -> Markup:
+    one = now.input_of(which)
+    if one.is_known(now.now_seconds):
+        age = age_words(now.now_seconds - (one.at_seconds or 0.0))
+        return Markup('<span class="chip ok" data-input="{}">{} {}</span>').format(
+            which, which, f"{age} old" if which == PROMETHEUS else "answers"
+        )
+    if which == PROMETHEUS and one.fresh_seconds == 0:
+        return Markup('<span class="chip gone" data-input="{}">{}: {}</span>').format(
+            which, which, one.problem
+        )
+    age = (
+        "never" if one.at_seconds is None else f"{age_words(now.now_seconds - one.at_seconds)} ago"
+    )
+    return Markup(
+        '<span class="chip gone" data-input="{}" title="{}">{} {}, last known {}</span>'
+    ).format(which, one.problem, which, "does not answer" if one.problem else "is stale", age)
+
+
+# The page Policies
+
+
+def policies_page(policies: Sequence[PolicyNow]) -> Page:
+    """One row for each policy, of which there is one at least."""
+    columns: Columns[PolicyNow] = (
+        Column("Policy", lambda now: page_link("/", now.key, name(now.key)), HEAD),
+        Column("State", _said, "why"),
+        Column("Since", lambda now: since(verdict(now).since, now.now_seconds)),
+        Column("Mode", lambda now: now.mode),
+        Column("Brokers", lambda now: len(now.brokers), "right"),
+        Column("Members", lambda now: len({one.key for one in now.members}), "right"),
+    )
+    rows = tuple(Part(now.key, table_row(columns, now)) for now in policies)
+    counted = "1 policy" if len(policies) == 1 else f"{len(policies)} policies"
+    worst = max(map(verdict, policies), key=lambda one: TONES.index(one.tone))
+    head = Markup('<h2 data-title="{}">{}</h2>').format(
+        f"{worst.word}: {counted} - Tidegate", counted
+    )
+    return Part("head", head), Part("policies", table(columns, label="Policies"), rows)
+
+
+def _said(now: PolicyNow) -> Markup:
+    found = verdict(now)
+    return Markup('<span class="pill tone-{}">{}</span> {}').format(
+        found.tone, found.word, name(found.text, most=160)
+    )

@@ -1,0 +1,129 @@
+"""The plugin `kubectl tidegate` as krew installs it: an archive, and the manifest that names it.
+
+The archive has our wheel, the versions of the packages that it was tested with, and a script that
+runs it with uv. So one archive serves Linux and macOS on every processor.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from image import packages
+from image.build_tools import run
+from lab.errors import LabError
+from lab.image_archive import sha256
+from tools.release import files
+
+MANIFEST = "krew.yaml"
+PROGRAM = "kubectl-tidegate"
+_VERSIONS = "versions.txt"
+_RUN_TIMEOUT_SECONDS = 600.0  # packages are downloaded
+_SCRIPT = f"""\
+#!/bin/sh
+# kubectl tidegate: runs the wheel beside this file, with the versions that it was tested with.
+set -eu
+self=$0
+while [ -L "$self" ]; do # krew runs it through a link
+  link=$(readlink "$self")
+  case $link in
+  /*) self=$link ;;
+  *) self=$(dirname "$self")/$link ;;
+  esac
+done
+here=$(cd "$(dirname "$self")" && pwd)
+if ! command -v uv >/dev/null; then
+  echo "kubectl tidegate runs with uv, which is not on your PATH:" >&2
+  echo "https://docs.astral.sh/uv/getting-started/installation/" >&2
+  exit 1
+fi
+exec uv tool run --quiet --python '>=3.11' --constraints "$here/{_VERSIONS}" \\
+  --from "$here"/tidegate-*.whl {PROGRAM} "$@"
+"""
+
+
+def write(out: Path, wheel: Path, *, version: str) -> Path:
+    """Write archive and manifest into `out`; return the archive. Raises `LabError`."""
+    archive = out / f"{PROGRAM}-{version}.tar.gz"
+    content = {
+        PROGRAM: _SCRIPT.encode(),
+        wheel.name: wheel.read_bytes(),
+        _VERSIONS: versions(packages.locked_requirements()).encode(),
+        "LICENSE": (packages.ROOT / "LICENSE").read_bytes(),
+    }
+    archive.write_bytes(_packed(content))
+    described = manifest(files.chart_description(), archive, version=version)
+    (out / MANIFEST).write_text(yaml.safe_dump(described, sort_keys=False, width=100))
+    return archive
+
+
+def versions(requirements: str) -> str:
+    """What uv.lock names, without hashes: the machine of a user may need other wheels."""
+    named = re.findall(r"^([A-Za-z0-9].*?)(?: \\)?$", requirements, re.MULTILINE)
+    return "".join(f"{line}\n" for line in named)
+
+
+def manifest(chart: Mapping[str, Any], archive: Path, *, version: str) -> dict[str, Any]:
+    """What krew reads. The archive is looked for on the page of the release."""
+    home = chart["home"]
+    systems = {"key": "os", "operator": "In", "values": ["linux", "darwin"]}
+    return {
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": "Plugin",
+        "metadata": {"name": "tidegate"},
+        "spec": {
+            "version": f"v{version}",
+            "homepage": home,
+            "shortDescription": "Inspect and manage Kafka bandwidth with Tidegate",
+            "description": "Shows which Kafka brokers are over their network limits and which "
+            "clients are throttled, plans changes of policies and tiers, and finds what is wrong.",
+            "caveats": "Needs uv (https://docs.astral.sh/uv/), which gets Python packages from "
+            "PyPI the first time.",
+            "platforms": [
+                {
+                    "selector": {"matchExpressions": [systems]},
+                    "uri": f"{home}/releases/download/v{version}/{archive.name}",
+                    "sha256": sha256(archive),
+                    "bin": PROGRAM,
+                    "files": [{"from": "*", "to": "."}],
+                }
+            ],
+        },
+    }
+
+
+def try_out(archive: Path, *, version: str, work: Path) -> str:
+    """Unpack the archive, run its program through a link as krew does, and say what it said.
+
+    uv downloads the packages, so this is not for where the key is. Raises `LabError`.
+    """
+    with tarfile.open(archive) as packed:
+        packed.extractall(work / "store", filter="data")
+    link = work / PROGRAM
+    link.symlink_to(Path("store") / PROGRAM)
+    said = run(
+        [link, "version"],
+        timeout_seconds=_RUN_TIMEOUT_SECONDS,
+        environment=packages.with_uv(),
+    )
+    if version not in said:
+        raise LabError(f"The program of {archive.name} says {said.strip()}, and not {version}.")
+    return f"plugin of kubectl: {PROGRAM} says {version}"
+
+
+def _packed(content: Mapping[str, bytes]) -> bytes:
+    """Without times and owners, so that the same content has the same digest."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for name, data in sorted(content.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), 0o755 if name == PROGRAM else 0o644
+            tar.addfile(member, io.BytesIO(data))
+    return gzip.compress(plain.getvalue(), mtime=0)
