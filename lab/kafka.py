@@ -395,8 +395,9 @@ _QUOTA_TIMEOUT_SECONDS = 15.0
 class BrokersLab(ABC):
     """What tests do with running brokers, however these keep their metadata."""
 
-    def __init__(self, *, users: Sequence[str]) -> None:
+    def __init__(self, *, users: Sequence[str], racks: Sequence[str] = ()) -> None:
         self._users = tuple(users)
+        self._racks = tuple(racks)
         self._brokers: dict[int, Broker] = {}
         self._run: RunDirectory
         self._stack = ExitStack()
@@ -543,6 +544,11 @@ class BrokersLab(ABC):
         self.admin.elect_preferred_leaders(topic)
         return False
 
+    def _rack(self, broker_id: int) -> dict[str, str]:
+        """The setting that puts broker 1 into the first of `racks`, and so on."""
+        rack = self._racks[broker_id - 1] if broker_id <= len(self._racks) else ""
+        return {"broker.rack": rack} if rack else {}
+
     def _kill_brokers(self) -> None:
         # A controlled shutdown would move leaders for seconds; the data goes with the lab anyway.
         for broker in self.brokers:
@@ -558,10 +564,11 @@ class KafkaLab(BrokersLab):
     """ZooKeeper and brokers 1..n; a context manager that returns once all of them serve.
 
     It leaves nothing behind. `users` can log in by SASL PLAIN with `password(user)`; further ones
-    can be made with `create_scram_user`. `server_properties` are added to every broker's settings.
-    With `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody
-    else from writing; `zookeeper_settings` are added to ZooKeeper's own. Its clock may be behind:
-    its nodes are old at once then. `chroot` is a path such as "/kafka". Namespaces need root.
+    can be made with `create_scram_user`. `server_properties` are added to every broker's settings,
+    and `racks` has the rack of each broker. With `zookeeper_logins`, the brokers log in to
+    ZooKeeper as the first of them and keep everybody else from writing; `zookeeper_settings` are
+    added to ZooKeeper's own. Its clock may be behind: its nodes are old at once then. `chroot` is a
+    path such as "/kafka". Namespaces need root.
     """
 
     def __init__(
@@ -570,13 +577,14 @@ class KafkaLab(BrokersLab):
         brokers: int = 3,
         namespaces: bool = False,
         users: Sequence[str] = (),
+        racks: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
         zookeeper_logins: tuple[DigestLogin, ...] = (),
         zookeeper_settings: Mapping[str, str] | None = None,
         zookeeper_behind_minutes: int = 0,
         chroot: str = "",
     ) -> None:
-        super().__init__(users=users)
+        super().__init__(users=users, racks=racks)
         self._broker_ids = range(1, brokers + 1)
         self._wants_namespaces = namespaces
         self._server_properties = dict(server_properties or {})
@@ -637,5 +645,5 @@ class KafkaLab(BrokersLab):
             namespace=namespace,
             plain_users={user: self.password(user) for user in self._users},
             zookeeper_login=self._zookeeper_logins[0] if self._zookeeper_logins else None,
-            extra_properties=self._server_properties,
+            extra_properties={**self._rack(broker_id), **self._server_properties},
         )

@@ -181,8 +181,9 @@ class KraftLab(BrokersLab):
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
-    added to the settings of every node; `jars` gives other jars than those of this Kafka.
-    Namespaces need root; `beside` puts them on the network of another lab, which has to end later.
+    added to the settings of every node, and `racks` has the rack of each broker; `jars` gives other
+    jars than those of this Kafka. Namespaces need root; `beside` puts them on the network of
+    another lab, which has to end later.
     """
 
     def __init__(
@@ -194,10 +195,11 @@ class KraftLab(BrokersLab):
         namespaces: bool = False,
         beside: Network | None = None,
         users: Sequence[str] = (),
+        racks: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
         jars: Callable[[], Path] | None = None,
     ) -> None:
-        super().__init__(users=users)
+        super().__init__(users=users, racks=racks)
         self.version = version
         self._jars = jars or partial(kafka_jars, version)
         self._broker_ids = range(1, brokers + 1)
@@ -283,6 +285,7 @@ class KraftLab(BrokersLab):
                 "transaction.state.log.num.partitions": "3",
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": str(min(2, int(replicas))),
+                **self._rack(node_id),
                 **self._server_properties,
             },
             jars=self._jars,

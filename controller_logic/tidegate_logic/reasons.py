@@ -188,6 +188,17 @@ class Reason(StrEnum):
             "what is written."
         ),
     )
+    READS_FROM_FOLLOWERS = (
+        "ReadsFromFollowers",
+        (
+            "Brokers let consumers read from the nearest replica (replica.selector.class), while "
+            "fetch quotas are scaled by leaders."
+        ),
+    )
+    LEADERS_SERVE_READS = (
+        "LeadersServeReads",
+        "Consumers read from leaders, or no fetch contract is scaled by leaders.",
+    )
     MIGRATION_RUNNING = (
         "MigrationRunning",
         (

@@ -12,6 +12,7 @@ read (YAML quantities such as `40k`, CSV columns, JSON) keeps its own exact form
 - Times are in UTC and cut to whole seconds.
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
@@ -95,6 +96,13 @@ def elapsed_words(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def broker_words(brokers: Collection[int]) -> str:
+    """`broker 3`, `brokers 1, 2`; of more than ten the first ones, and how many more there are."""
+    shown = ", ".join(str(one) for one in sorted(brokers)[:10])
+    more = f" and {len(brokers) - 10} more" if len(brokers) > 10 else ""
+    return f"broker{'s' if len(brokers) > 1 else ''} {shown}{more}"
 
 
 def counted(number: int, what: str) -> str:

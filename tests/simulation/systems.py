@@ -19,6 +19,7 @@ from tests.simulation.virtual_time import Killed
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kafka.zookeeper.tree import Acl, Delete, Operation, Znode
 from tidegate.kube import api
+from tidegate.observe.broker_settings import Settings
 from tidegate_logic.model import Entity, TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
 
@@ -406,11 +407,15 @@ class BrokersLink:
         topology: Topology = self._link.call("leaders", lambda: self._kafka.topology(patterns, now))
         return topology
 
-    def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
-        live, answers = self._kafka.brokers, dict[int, str]()
+    def settings(self, brokers: Collection[int], _: Collection[str]) -> Settings:
+        live = self._kafka.brokers
+        answers: dict[int, dict[str, str]] = {}
         with suppress(TidegateError):  # who does not answer is left out
             answers = self._link.call(
-                "plugins", lambda: {broker: "" for broker in brokers if broker in live}
+                "plugins",
+                lambda: {
+                    broker: {"quota.window.num": "11"} for broker in brokers if broker in live
+                },
             )
         return answers
 

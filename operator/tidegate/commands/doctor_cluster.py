@@ -7,15 +7,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from tidegate.commands.context import CommandContext
-from tidegate.commands.findings import (
-    QUOTAS_STAY,
-    Finding,
-    broker_words,
-    failed,
-    ok,
-    problem,
-    warning,
-)
+from tidegate.commands.findings import QUOTAS_STAY, Finding, failed, ok, problem, warning
 from tidegate.commands.inputs import PolicySource, opened_cluster
 from tidegate.commands.options import AccessOptions
 from tidegate.control.ledger_watch import look_of
@@ -24,6 +16,16 @@ from tidegate.errors import TidegateError
 from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.observe.broker_settings import (
+    FOLLOWER_READS_FIX,
+    PLUGIN,
+    RACK,
+    SELECTOR,
+    FollowerReads,
+    has_scaled_fetch,
+    plugin_words,
+    plugins_of,
+)
 from tidegate.observe.observation import (
     KafkaCluster,
     brokers_objection,
@@ -31,11 +33,11 @@ from tidegate.observe.observation import (
     migration_words,
     objections,
     partition_words,
-    plugin_words,
 )
 from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication
 from tidegate_logic.model import Entity
 from tidegate_logic.reasons import Reason
+from tidegate_logic.words import broker_words
 
 
 def examine_cluster(
@@ -190,11 +192,10 @@ def login_words(
     return f"{who} with TLS" if tls is not None else f"{who}, in plain text"
 
 
-_PLUGIN = "client.quota.callback.class"
 _SAMPLES, _SAMPLE_SECONDS = "quota.window.num", "quota.window.size.seconds"
 _VERSION, _ROLES = "inter.broker.protocol.version", "process.roles"
 _VOTERS = "controller.quorum.voters"  # a quorum whose members may change has none
-_ASKED = (_PLUGIN, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES, _VOTERS)
+_ASKED = (PLUGIN, SELECTOR, RACK, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES, _VOTERS)
 
 
 def _brokers(
@@ -273,21 +274,31 @@ def _settings_findings(
             "kafka",
             Reason.NOT_AUTHORIZED,
             f"No settings are to be had of {broker_words(silent)}.",
-            "A quota plugin or another quota window there would go unnoticed.",
+            "A quota plugin, another quota window or reads from followers there would go "
+            "unnoticed.",
             "Grant the operator's Kafka user DescribeConfigs on the cluster, or look whether they "
             "answer at the addresses that they advertise.",
         )
-    plugins = {broker: one[_PLUGIN] for broker, one in settings.items() if _PLUGIN in one}
+    plugins = plugins_of(settings)
     if plugins:
         yield problem(
             "plugin",
             Reason.QUOTAS_IGNORED,
             f"{plugin_words(plugins)}.".replace("broker", "Broker", 1),
             "Contracts and throttling may have no effect there.",
-            f"Take {_PLUGIN} out of server.properties, or keep quotas with the plugin.",
+            f"Take {PLUGIN} out of server.properties, or keep quotas with the plugin.",
         )
     elif len(silent) < len(brokers):
         yield ok("plugin", "No broker replaces Kafka's quotas by a plugin.")
+    reads = FollowerReads.of(brokers, settings)
+    if reads.selectors and has_scaled_fetch(source.declared.tiers or ()):
+        yield warning(
+            "followers",
+            Reason.READS_FROM_FOLLOWERS,
+            f"{sentence(reads.finding())}.",
+            f"{reads.impact()}.",
+            f"{FOLLOWER_READS_FIX}.",
+        )
     declared = source.kafka.quota_window
     wanted = (declared.samples, declared.sample_seconds)
     others: dict[tuple[int, int], list[int]] = {}

@@ -11,7 +11,6 @@ from pathlib import Path
 from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import (
     Finding,
-    broker_words,
     clock_finding,
     failed,
     ok,
@@ -28,7 +27,7 @@ from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
 from tidegate.resources.policy import BrokerLimits
 from tidegate_logic.model import Direction, Entity, Interface, Readings
 from tidegate_logic.reasons import Reason
-from tidegate_logic.words import rate_words
+from tidegate_logic.words import broker_words, rate_words
 
 RULES = "examples/metrics/jmx-exporter-rules.yaml"
 _NOT_MEASURED = "The load of the brokers is not known, so nothing is throttled on it."

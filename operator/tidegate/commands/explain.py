@@ -344,7 +344,8 @@ ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 class Known:
     """A cluster's quotas and number of live brokers; with a policy also what it decides.
 
-    `removed_by_strimzi` says what to set for a quota that is gone.
+    `removed_by_strimzi` says what to set for a quota that is gone, `fetch_notes` what matters for a
+    fetch contract that leaders scale.
     """
 
     quotas: Mapping[Entity, StoredQuota]
@@ -354,6 +355,7 @@ class Known:
     overrides: Mapping[Entity, Override] = field(default_factory=dict)
     outlook: Outlook = field(default_factory=Outlook)
     removed_by_strimzi: Mapping[Entity, str] = field(default_factory=dict)
+    fetch_notes: tuple[str, ...] = ()
 
 
 @options.command
@@ -399,13 +401,14 @@ def explain(
 
 
 def _answer(known: Known, subject: Subject) -> Explained:
+    keys = explain_client(known.quotas, subject, known.reports, known.overrides)
     warnings = (
         *known.warnings,
         *_not_allowed(known.reports, subject),
         *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
+        *(known.fetch_notes if _fetch_is_scaled(keys) else ()),
         *_general_warnings(known.quotas, subject),
     )
-    keys = explain_client(known.quotas, subject, known.reports, known.overrides)
     return Explained(subject, keys, known.brokers, warnings, known.outlook)
 
 
@@ -423,6 +426,8 @@ def explained(
 
 
 def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:
+    from tidegate.observe.broker_settings import follower_reads_notes
+
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
         observation = seen.observation
@@ -444,7 +449,17 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             decision.overridden.applied,
             outlook,
             dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
+            follower_reads_notes(seen.reads, observation.tiers),
         )
+
+
+def _fetch_is_scaled(keys: Iterable[KeyExplanation]) -> bool:
+    """Whether the client has a fetch contract that leaders scale."""
+    fetch = QuotaKey.CONSUMER_BYTE_RATE
+    return any(
+        one.key is fetch and one.report is not None and fetch in one.report.permitted_total
+        for one in keys
+    )
 
 
 def _replication_words(source: PolicySource) -> Iterator[str]:

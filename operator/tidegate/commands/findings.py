@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -82,13 +82,6 @@ def failed(
     is_clear = len(advice.split()) > _WORDS_OF_A_REMINDER
     what = f"{cause} {asked}".rstrip()
     return problem(check, error.reason, what, so_what, advice if is_clear else to_do)
-
-
-def broker_words(brokers: Collection[int]) -> str:
-    """`broker 3`, `brokers 1, 2`; of more than ten the first ones, and how many more there are."""
-    shown = ", ".join(str(one) for one in sorted(brokers)[:10])
-    more = f" and {len(brokers) - 10} more" if len(brokers) > 10 else ""
-    return f"broker{'s' if len(brokers) > 1 else ''} {shown}{more}"
 
 
 def clock_finding(

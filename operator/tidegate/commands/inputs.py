@@ -689,12 +689,13 @@ def opened_both(
 def observed(
     around: CommandContext, source: PolicySource, cluster: KafkaCluster
 ) -> ObservationResult:
-    """The operator's own observation, made now. Brokers are asked for quota plugins at once."""
+    """The operator's own observation, made now. Brokers are asked for their settings, too."""
     from tidegate.commands.words import in_own_words
     from tidegate.control.ledger_watch import look_of
-    from tidegate.observe.observation import Observer, QuotaPlugins
+    from tidegate.observe.broker_settings import BrokerSettings
+    from tidegate.observe.observation import Observer
 
-    observer = Observer(QuotaPlugins(settle_seconds=0.0, beside=False))
+    observer = Observer(BrokerSettings(settle_seconds=0.0, beside=False))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(
         source.declared,

@@ -79,12 +79,13 @@ class Viewer:
     def __init__(
         self, around: CommandContext, cluster: KafkaCluster, reader: Reader | None
     ) -> None:
-        from tidegate.observe.observation import Observer, QuotaPlugins
+        from tidegate.observe.broker_settings import BrokerSettings
+        from tidegate.observe.observation import Observer
 
         self._around = around
         self._cluster = cluster
         self._reader = reader
-        self._observer = Observer(QuotaPlugins(settle_seconds=0.0, beside=False))
+        self._observer = Observer(BrokerSettings(settle_seconds=0.0, beside=False))
         self._pressures: Mapping[int, Pressure] = {}
 
     def read(self, source: PolicySource) -> View:

@@ -286,7 +286,6 @@ class BrokerConnection:
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _QUESTION_SECONDS = 5.0  # for all brokers that are asked together
 _BROKER_RESOURCE = 4
-CALLBACK_SETTING = "client.quota.callback.class"
 
 
 class KafkaTopology:
@@ -323,16 +322,6 @@ class KafkaTopology:
         answer = self._metadata(sorted(wanted))
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return topology_of(answer, read_at_seconds=self._clock())
-
-    def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
-        """Broker id -> class name of the plugin that replaces its quotas, "" where it has none.
-
-        Those that do not answer as `settings` does are left out.
-        """
-        return {
-            broker: answer.get(CALLBACK_SETTING, "")
-            for broker, answer in self.settings(brokers, [CALLBACK_SETTING]).items()
-        }
 
     def settings(
         self, brokers: Collection[int], names: Collection[str]

@@ -5,8 +5,7 @@ system, and nothing writes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from threading import Thread
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.errors import TidegateError
@@ -19,6 +18,13 @@ from tidegate.kafka.claim import (
 )
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import Claim, ClusterFacts, LedgerFacts, QuotaStore
+from tidegate.observe.broker_settings import (
+    BrokerSettings,
+    FollowerReads,
+    SettingsSource,
+    plugin_words,
+    plugins_of,
+)
 from tidegate.observe.declared import Declared
 from tidegate.observe.doubts import Frozen, take_out_doubtful, unknown_tiers
 from tidegate_logic.model import (
@@ -180,24 +186,11 @@ class ReplicationSource(Protocol):
         ...
 
 
-class TopologySource(Protocol):
+class TopologySource(SettingsSource, Protocol):
     """Brokers, leaders. Raises Unreachable without an answer, Incomplete when one is not whole."""
 
     def read(self, patterns: Collection[str]) -> Topology:
         """Live brokers, and leaders of the topics of these names and prefixes (`*`), read now."""
-        ...
-
-    def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
-        """Broker -> class of its quota plugin, "" = none; those without an answer are left out.
-
-        It may take some seconds, and may be called beside `read`, from another thread.
-        """
-        ...
-
-    def settings(
-        self, brokers: Collection[int], names: Collection[str]
-    ) -> Mapping[int, Mapping[str, str]]:
-        """Broker -> its settings of these names, as `quota_callbacks` asks; for commands only."""
         ...
 
     def close(self) -> None:
@@ -223,92 +216,6 @@ class KafkaCluster:
             self.replication.close()
         self.topology.close()
         self.store.close()
-
-
-# --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead --
-#
-# Brokers are asked seldom, when they have stayed for a while, and beside the passes: no pass waits
-# for a broker that does not answer. Such a broker counts as without a plugin, and is asked again
-# later and later.
-
-
-SETTLE_SECONDS = 60.0
-REPEAT_SECONDS = 600.0
-LONGEST_REPEAT_SECONDS = 4 * 3600.0
-ASKED_TOGETHER = 64
-
-
-@dataclass(slots=True)
-class QuotaPlugins:
-    """The quota plugins of a cluster. Brokers are asked after `settle_seconds` without a change.
-
-    Each is asked once while it stays. With `beside` the answers are for a later pass; without, the
-    pass waits for them.
-    """
-
-    settle_seconds: float = SETTLE_SECONDS
-    beside: bool = True
-    _source: TopologySource | None = None
-    _brokers: frozenset[int] = frozenset()
-    _due_at_seconds: dict[int, float] = field(default_factory=dict)
-    _silences: dict[int, int] = field(default_factory=dict)
-    _known: Mapping[int, str] = field(default_factory=dict)
-    _question: Thread | None = None
-
-    def seen(
-        self, topology: TopologySource, brokers: frozenset[int], now_seconds: float
-    ) -> Mapping[int, str]:
-        """Broker -> class of its plugin, for `brokers` known to have one; asks when it is due."""
-        if topology is not self._source or brokers != self._brokers:
-            before = self._due_at_seconds if topology is self._source else {}
-            settled_at_seconds = now_seconds + self.settle_seconds
-            self._due_at_seconds = {
-                one: max(before.get(one, 0.0), settled_at_seconds) for one in brokers
-            }
-            self._source, self._brokers = topology, brokers
-        due = sorted(brokers, key=lambda one: self._due_at_seconds[one])
-        due = [one for one in due if self._due_at_seconds[one] <= now_seconds][:ASKED_TOGETHER]
-        if due and (self._question is None or not self._question.is_alive()):
-            self._ask(topology, due, now_seconds)
-        return {one: name for one, name in self._known.items() if name and one in brokers}
-
-    def _ask(self, topology: TopologySource, due: Sequence[int], now_seconds: float) -> None:
-        for one in due:
-            silences = self._silences.get(one, 0)
-            self._silences[one] = silences + 1
-            self._due_at_seconds[one] = now_seconds + min(
-                REPEAT_SECONDS * 2.0**silences, LONGEST_REPEAT_SECONDS
-            )
-        self._question = Thread(target=self._take_answers, args=(topology, due), daemon=True)
-        self._question.start()
-        if not self.beside:
-            self._question.join()
-
-    def _take_answers(self, topology: TopologySource, asked: Sequence[int]) -> None:
-        answers = topology.quota_callbacks(asked)
-        for one in answers:
-            self._silences.pop(one, None)
-            self._due_at_seconds[one] = float("inf")
-        self._known = {**self._known, **answers}
-
-
-def plugin_words(plugins: Mapping[int, str]) -> str:
-    """The warning: which brokers, which plugin, and the consequence."""
-    by_class: dict[str, list[str]] = {}
-    for broker, name in sorted(plugins.items()):
-        by_class.setdefault(name, []).append(str(broker))
-    who = "; ".join(
-        f"{_they_set(brokers)} client.quota.callback.class to {name}"
-        for name, brokers in by_class.items()
-    )
-    return (
-        f"{who}: such a plugin decides by itself and may ignore every quota of users and "
-        f"client ids, so contracts may not hold there"
-    )
-
-
-def _they_set(brokers: list[str]) -> str:
-    return f"broker {brokers[0]} sets" if len(brokers) == 1 else f"brokers {', '.join(brokers)} set"
 
 
 # with these the quotas behind the address are none of our business, so they are not even read
@@ -350,20 +257,22 @@ def ledger_unknown(_: ClusterFacts, __: Quotas | None, ___: QuotaStore) -> None:
 class ObservationResult:
     """One observation and the facts of the cluster behind it (None = it did not answer).
 
-    `warnings` are about the cluster and forbid no write.
+    `warnings` are about the cluster and forbid no write. `reads`: from followers or not (None = the
+    brokers are not known).
     """
 
     observation: Observation
     facts: ClusterFacts | None
     warnings: tuple[Note, ...] = ()
     ledger_loss: LedgerLoss | None = None
+    reads: FollowerReads | None = None
 
 
 class Observer:
-    """Makes the observations of one policy, and remembers the brokers' plugins."""
+    """Makes the observations of one policy, and remembers the brokers' settings."""
 
-    def __init__(self, plugins: QuotaPlugins | None = None) -> None:
-        self._plugins = plugins or QuotaPlugins()
+    def __init__(self, settings: BrokerSettings | None = None) -> None:
+        self._settings = settings or BrokerSettings()
 
     def observe(
         self,
@@ -422,16 +331,19 @@ class Observer:
             declared.strimzi,
             replication or {},
         )
+        brokers = topology.brokers if topology is not None else frozenset()
+        settings = self._settings.seen(cluster.topology, brokers, now_seconds) if brokers else {}
         return ObservationResult(
             observation,
             facts,
             (
-                *self._warnings(facts, topology, cluster, now_seconds=now_seconds),
+                *_warnings(facts, cluster, plugins_of(settings)),
                 *long_mutes(declared.policy),
                 *unknown_tiers(declared),
                 *([Note(loss.reason, loss.message)] if loss is not None else []),
             ),
             loss,
+            FollowerReads.of(brokers, settings) if brokers else None,
         )
 
     def reread(
@@ -474,25 +386,16 @@ class Observer:
         )
         return ObservationResult(observation, None)
 
-    def _warnings(
-        self,
-        facts: ClusterFacts | None,
-        topology: Topology | None,
-        cluster: KafkaCluster,
-        *,
-        now_seconds: float,
-    ) -> Iterator[Note]:
-        if facts is not None and facts.migration_prepared and not facts.migration_running:
-            yield Note(Reason.MIGRATION_PREPARED, migration_words(cluster.address))
-        if facts is not None and facts.ledger.partitions > 1:
-            yield Note(Reason.LEDGER_AT_RISK, partition_words(facts.ledger))
-        plugins = (
-            self._plugins.seen(cluster.topology, topology.brokers, now_seconds)
-            if topology is not None
-            else {}
-        )
-        if plugins:
-            yield Note(Reason.QUOTAS_IGNORED, plugin_words(plugins))
+
+def _warnings(
+    facts: ClusterFacts | None, cluster: KafkaCluster, plugins: Mapping[int, str]
+) -> Iterator[Note]:
+    if facts is not None and facts.migration_prepared and not facts.migration_running:
+        yield Note(Reason.MIGRATION_PREPARED, migration_words(cluster.address))
+    if facts is not None and facts.ledger.partitions > 1:
+        yield Note(Reason.LEDGER_AT_RISK, partition_words(facts.ledger))
+    if plugins:
+        yield Note(Reason.QUOTAS_IGNORED, plugin_words(plugins))
 
 
 # Java's request.timeout.ms is 30 s, librdkafka's socket.timeout.ms 60 s; the rest is the request

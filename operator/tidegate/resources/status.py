@@ -247,7 +247,8 @@ class PolicyStatus(SchemaModel):
         max_length=16,
         description="Ready first, then Stalled (a person must act), ClusterReachable, "
         "MetricsFresh, QuotasInSync, Throttling and, if configured, "
-        "ReplicationCurrent and RollupsCurrent.",
+        "ReplicationCurrent and RollupsCurrent; FollowerFetch if brokers let consumers with a "
+        "fetch contract read from followers.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     brokers: tuple[BrokerStatus, ...] | None = Field(

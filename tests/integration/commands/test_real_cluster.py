@@ -40,7 +40,7 @@ class EvenLeaders:
         topics = {pattern: TopicLeaders({1: 1, 2: 1, 3: 1}) for pattern in patterns}
         return Topology(0.0, frozenset({1, 2, 3}), topics)
 
-    def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
+    def settings(self, _: Collection[int], __: Collection[str]) -> dict[int, dict[str, str]]:
         return {}
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.broker_settings import PLUGIN
 from tidegate_logic.model import Default, Entity, QuotaKey, TopicLeaders
 
 pytestmark = pytest.mark.integration
@@ -167,7 +168,8 @@ def test_the_brokers_report_the_same_cluster_id_and_run_no_quota_plugin(
     kafka: KafkaLab, topology: KafkaTopology
 ) -> None:
     assert topology.read([]).cluster_id == kafka.cluster_id
-    assert topology.quota_callbacks([1, 2, 3]) == {1: "", 2: "", 3: ""}
+    answers = topology.settings([1, 2, 3], [PLUGIN, "quota.window.num"])
+    assert answers == {broker: {"quota.window.num": "11"} for broker in (1, 2, 3)}
 
 
 def test_leaders_are_followed_when_the_broker_in_use_dies(

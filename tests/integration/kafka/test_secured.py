@@ -28,6 +28,7 @@ from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.observe.broker_settings import PLUGIN
 from tidegate.observe.connections import Secrets, brokers_connection, zookeeper_connection
 from tidegate.resources.policy import KafkaCluster
 from tidegate_logic.model import Entity, QuotaKey
@@ -322,7 +323,8 @@ def test_quota_plugins_are_asked_for_through_an_encrypted_listener(
     with asked(spec(secured), secrets, tmp_path) as topology:
         read = topology.read([])
         assert (read.brokers, read.cluster_id) == ({1}, secured.kafka.cluster_id)
-        assert topology.quota_callbacks([1]) == {1: ""}
+        answers = topology.settings([1], [PLUGIN, "quota.window.num"])
+        assert answers == {1: {"quota.window.num": "11"}}
 
 
 def test_an_authority_that_only_the_machine_trusts_is_refused_where_the_secret_names_another(

@@ -19,7 +19,7 @@ from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.settings import KafkaConnection, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
-from tidegate.observe.observation import SETTLE_SECONDS
+from tidegate.observe.broker_settings import SETTLE_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -84,7 +84,7 @@ def test_a_pass_waits_for_no_silent_broker_and_the_plugin_of_another_is_reported
     begun = time.monotonic()
     assert max(seconds_of_a_pass(stage) for _ in range(3)) < patience(2.0)
     wait_until(lambda: asked() >= {*SILENT, WITH_PLUGIN}, "the question", timeout_seconds=5)
-    question = stage.controllers["streaming/orders"]._pass.observer._plugins._question
+    question = stage.controllers["streaming/orders"]._pass.observer._settings._question
     assert question is not None
     question.join(patience(20))
     assert 4.0 < time.monotonic() - begun < patience(7.0), "5 s for all of them together"

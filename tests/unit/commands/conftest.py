@@ -16,6 +16,7 @@ from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.kube.login import Right
+from tidegate.observe.broker_settings import PLUGIN, RACK, SELECTOR
 from tidegate.prometheus.probe import Found
 from tidegate_logic.model import Readings, TopicLeaders, Topology
 
@@ -37,21 +38,27 @@ class FixedTopology:
         topology: Topology,
         callbacks: Mapping[int, str],
         said: Mapping[str, str] = KAFKA_DEFAULTS,
+        racks: Mapping[int, str] | None = None,
     ) -> None:
         self.topology = topology
         self.callbacks = callbacks
         self.said = said
+        self.racks = racks or {}
 
     def read(self, patterns: Collection[str]) -> Topology:
         return self.topology
 
-    def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
-        return self.callbacks
-
     def settings(
         self, brokers: Collection[int], names: Collection[str]
     ) -> Mapping[int, Mapping[str, str]]:
-        return dict.fromkeys(brokers, self.said)
+        given = {PLUGIN: self.callbacks, RACK: self.racks}
+        return {
+            broker: {
+                **self.said,
+                **{name: of[broker] for name, of in given.items() if broker in of},
+            }
+            for broker in brokers
+        }
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -157,6 +164,7 @@ class World:
     replication: Any = None  # what moves, for a test that looks at it
     now: float = 1_000_000.0
     settings: Mapping[str, str] = field(default_factory=lambda: KAFKA_DEFAULTS)
+    racks: dict[int, str] = field(default_factory=dict)
     user: str = "admin"
     context_namespace: str = NAMESPACE
     served: frozenset[str] = frozenset(
@@ -180,8 +188,16 @@ class World:
     def topology(self) -> FixedTopology:
         topics = {name: TopicLeaders(leaders) for name, leaders in self.leaders.items()}
         return FixedTopology(
-            Topology(self.now, frozenset({1, 2, 3}), topics), self.callbacks, self.settings
+            Topology(self.now, frozenset({1, 2, 3}), topics),
+            self.callbacks,
+            self.settings,
+            self.racks,
         )
+
+    def read_from_followers(self) -> None:
+        """Three racks, and brokers that let consumers read from the nearest replica."""
+        self.settings = {**self.settings, SELECTOR: "org.apache.RackAwareReplicaSelector"}
+        self.racks = {1: "a", 2: "b", 3: "c"}
 
     def run(self, *arguments: str, standard_input: str = "") -> Answer:
         """Run one command as the process would."""

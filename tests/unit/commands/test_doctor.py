@@ -187,6 +187,10 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
         ),
         {("problem", "plugin", "QuotasIgnored")},
     ),
+    "reads from followers": (
+        lambda world: world.read_from_followers(),
+        {("warning", "followers", "ReadsFromFollowers")},
+    ),
     "another window": (
         lambda world: setattr(world, "settings", {**world.settings, "quota.window.num": "4"}),
         {("problem", "window", "QuotaWindowDiffers")},

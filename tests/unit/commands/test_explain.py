@@ -259,6 +259,17 @@ def test_brokers_that_ignore_quotas_are_named(
     golden(warning)
 
 
+def test_reads_from_followers_are_noted_for_clients_with_a_fetch_contract(
+    managed: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
+    managed.read_from_followers()
+    files = managed.write_files(policy, tier)
+    warning = line_with(explained(managed, "-f", files), "warning: ")
+    assert numbers(warning) >= {1, 2, 3, 33}
+    golden(warning)
+    assert "followers" not in managed.run("explain", "--user", "bob", "-f", files).out
+
+
 def test_a_member_that_is_not_allowed_is_named_for_its_own_client_only(
     world: Any, policy: Any, tier: Any
 ) -> None:

@@ -84,6 +84,18 @@ def test_nothing_to_do_exits_with_zero(
     golden(answer.out.splitlines()[-1])
 
 
+def test_reads_from_followers_are_noted_and_change_nothing_of_the_plan(
+    world: Any, policy: Any, tier: Any
+) -> None:
+    files = world.write_files(policy, tier)
+    before = json.loads(world.run("plan", "-f", files, "-o", "json").out)
+    world.read_from_followers()
+    after = json.loads(world.run("plan", "-f", files, "-o", "json").out)
+    (note,) = after.pop("warnings")
+    assert "replica.selector.class" in note
+    assert before == {**after, "warnings": []}
+
+
 def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: Any) -> None:
     world.leaders = {"acc": {1: 2, 2: 1}}
     row = next(

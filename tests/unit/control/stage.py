@@ -19,6 +19,7 @@ from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
+from tidegate.observe.broker_settings import Settings as BrokersSettings
 from tidegate.observe.observation import KafkaCluster, ReplicationSource
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
@@ -36,7 +37,9 @@ class Leaders:
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
     brokers: frozenset[int] = frozenset({1, 2, 3})
     error: Exception | None = None
-    plugins: dict[int, str] = field(default_factory=dict)
+    said: dict[int, dict[str, str]] = field(default_factory=dict)  # settings by broker
+    refuse: set[int] = field(default_factory=set)
+    silent: set[int] = field(default_factory=set)
     cluster_id: str | None = "memory-cluster"
 
     def read(self, patterns: Collection[str]) -> Topology:
@@ -47,8 +50,14 @@ class Leaders:
         }
         return Topology(0.0, self.brokers, topics, self.cluster_id)
 
-    def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
-        return {broker: self.plugins.get(broker, "") for broker in brokers}
+    def settings(self, brokers: Collection[int], names: Collection[str]) -> BrokersSettings:
+        return {
+            broker: {}
+            if broker in self.refuse
+            else {"quota.window.num": "11", **self.said.get(broker, {})}
+            for broker in brokers
+            if broker not in self.silent
+        }
 
     def close(self) -> None:
         pass

@@ -10,7 +10,7 @@ import pytest
 from lab.process import patience
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.observe.observation import SETTLE_SECONDS, QuotaPlugins
+from tidegate.observe.broker_settings import PLUGIN, SETTLE_SECONDS, BrokerSettings, Settings
 
 
 def test_leaders_of_one_cluster_never_scale_quotas_of_another(stage: Stage) -> None:
@@ -51,7 +51,7 @@ def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(
 ) -> None:
     policy = stage.policy()
     stage.tier()
-    stage.leaders.plugins = {2: "io.example.Quotas"}
+    stage.leaders.said = {2: {PLUGIN: "io.example.Quotas"}}
     stage.run()
     assert stage.condition(policy, "QuotasInSync") == ("True", "InSync")
     stage.now += SETTLE_SECONDS
@@ -69,7 +69,7 @@ def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(
 
 def answered(stage: Stage) -> None:
     """Return when the question that was asked beside the pass has its answers."""
-    question = stage.controllers["streaming/orders"]._pass.observer._plugins._question
+    question = stage.controllers["streaming/orders"]._pass.observer._settings._question
     if question is not None:
         question.join(patience(10))
 
@@ -79,12 +79,12 @@ def test_no_pass_waits_for_a_broker_that_is_asked_for_its_plugin(
 ) -> None:
     asked, answer = Event(), Event()
 
-    def slow(brokers: Collection[int]) -> dict[int, str]:
+    def slow(brokers: Collection[int], _: Collection[str]) -> dict[int, dict[str, str]]:
         asked.set()
         answer.wait(patience(10))
-        return dict.fromkeys(brokers, "io.example.Quotas")
+        return {broker: {PLUGIN: "io.example.Quotas"} for broker in brokers}
 
-    monkeypatch.setattr(stage.leaders, "quota_callbacks", slow)
+    monkeypatch.setattr(stage.leaders, "settings", slow)
     policy = stage.policy()
     stage.tier()
     stage.run()
@@ -99,17 +99,17 @@ def test_no_pass_waits_for_a_broker_that_is_asked_for_its_plugin(
     assert stage.condition(policy, "QuotasInSync") == ("False", "QuotasIgnored")
 
 
-def test_silent_brokers_are_asked_later_and_later_and_the_others_once(
+def test_silent_brokers_and_those_that_refuse_are_asked_later_and_later_and_the_others_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[float, list[int]]] = []
     begun = stage.now
 
-    def ask(brokers: Collection[int]) -> dict[int, str]:
+    def ask(brokers: Collection[int], _: Collection[str]) -> dict[int, dict[str, str]]:
         asked.append((stage.now - begun, sorted(brokers)))
-        return {1: ""}
+        return {1: {"quota.window.num": "11"}, 3: {}}
 
-    monkeypatch.setattr(stage.leaders, "quota_callbacks", ask)
+    monkeypatch.setattr(stage.leaders, "settings", ask)
     stage.policy(), stage.tier()
     for _ in range(round(12 * 3600 / 60)):
         stage.run()
@@ -126,12 +126,12 @@ def test_a_broker_that_came_back_and_one_of_another_cluster_are_asked_again(stag
     asked: list[list[int]] = []
 
     class Source(Leaders):
-        def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
+        def settings(self, brokers: Collection[int], names: Collection[str]) -> Settings:
             asked.append(sorted(brokers))
-            return dict.fromkeys(brokers, "")
+            return super().settings(brokers, names)
 
     first, second = Source(), Source()
-    plugins = QuotaPlugins(beside=False)
+    plugins = BrokerSettings(beside=False)
     for source, brokers, now in [
         (first, {1, 2, 3}, 0.0),
         (first, {1, 2, 3}, 60.0),

@@ -21,7 +21,7 @@ from tidegate_logic.quotas.contention import resync_command
 from tidegate_logic.reasons import STALLED, Reason
 from tidegate_logic.rollup_schedule import Due, Window
 from tidegate_logic.throttle.nic_status import NicStatus, Pressure
-from tidegate_logic.words import counted, rfc3339_ms
+from tidegate_logic.words import broker_words, counted, rfc3339_ms
 
 if TYPE_CHECKING:  # a command has words of this module, and waits for its imports
     from tidegate.control.reconcile import PassResult
@@ -306,6 +306,52 @@ def _brokers_with(decision: Decision, reason: Reason) -> str:
         f"broker {broker} ({' and '.join(way.value for way in ways)})"
         for broker, ways in sorted(found.items())
     )
+
+
+# --- FollowerFetch: whether consumers may read from followers, while leaders scale fetch quotas ---
+#
+# Information: neither Ready nor an Event depends on it. A cluster where leaders have always served
+# all reads has no such condition.
+
+_FOLLOWER_FETCH = "FollowerFetch"
+
+
+def follower_fetch(result: PassResult, *, previous: Mapping[str, Any]) -> tuple[Verdict, ...]:
+    """One verdict where it matters or did before; none where the condition stays as it is."""
+    from tidegate.observe.broker_settings import follower_reads_words, has_scaled_fetch
+
+    reads, tiers = result.seen.reads, result.seen.observation.tiers
+    present = any(one.get("type") == _FOLLOWER_FETCH for one in previous.get("conditions") or ())
+    if reads is None or tiers is None:
+        return ()
+    scaled = has_scaled_fetch(tiers)
+    if not present and not (scaled and (reads.selectors or reads.refused)):
+        return ()
+    if not scaled:
+        status, reason = Truth.FALSE, Reason.LEADERS_SERVE_READS
+        text = "No fetch contract is scaled by leaders, so any replica may serve reads"
+    elif reads.selectors:
+        status, reason = Truth.TRUE, Reason.READS_FROM_FOLLOWERS
+        text = follower_reads_words(reads)
+    elif reads.refused:
+        status, reason = Truth.UNKNOWN, Reason.NOT_AUTHORIZED
+        text = (
+            "Whether consumers may read from followers is not known: the login may not read the "
+            f"settings of {broker_words(reads.refused)}. Grant the operator's Kafka user "
+            "DescribeConfigs on the cluster"
+        )
+    elif not reads.leaders_only:  # after a start no broker has answered for a minute
+        return ()
+    elif reads.silent:
+        status, reason = Truth.UNKNOWN, Reason.BROKERS_UNREACHABLE
+        text = (
+            "Whether consumers may read from followers is not known: no answer yet from "
+            f"{broker_words(reads.silent)}, which Tidegate asks again"
+        )
+    else:
+        status, reason = Truth.FALSE, Reason.LEADERS_SERVE_READS
+        text = "Consumers read from leaders on every broker"
+    return (Verdict(_FOLLOWER_FETCH, status, reason, shortened(text)),)
 
 
 # --- RollupsCurrent: whether every window that ended is in the usage tables, and if not, why ------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidegate.control.report.conditions import (
     Truth,
     Verdict,
+    follower_fetch,
     listed,
     policy_verdicts,
     ready,
@@ -399,6 +400,7 @@ def policy_verdict(
                 result.replication, wanted=spec.replication is not None, previous=previous
             ),
             *current,
+            *follower_fetch(result, previous=previous),
         ),
     )
 
