@@ -171,6 +171,11 @@ class QueueWorld:
         consumer.close()
         return found.offset, parse_note(found.metadata)
 
+    def topics(self) -> set[str]:
+        """The topics that exist."""
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
+        return {*admin.list_topics(timeout=patience(20)).topics}
+
     def coordinator(self) -> int:
         """The broker that keeps the positions."""
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})

@@ -110,6 +110,45 @@ def test_a_target_that_appears_later_is_used(queue: QueueWorld) -> None:
             assert [r.value for r in reader.until(1)] == [b"now"]
 
 
+def test_messages_whose_target_was_deleted_while_they_waited_are_dead_and_the_rest_goes_on(
+    queue: QueueWorld,
+) -> None:
+    """Every message is in one of the two, also while the target is made again."""
+    one, two = queue.create({1: 1, 3: 1})
+    gone = queue.topic(f"{queue.prefix}-gone")
+    with queue.forwarding() as running, queue.reading(queue.names.dead_topic) as dead:
+        with queue.reading(gone) as before:
+            queue.send(one, [b"before"], target=gone)
+            before.until(1)
+        queue.send(two, [b"%d" % n for n in range(50)], target=gone)
+        queue.send(two, [b"good"])
+        queue.kafka.admin.delete_topic(gone)
+        with queue.reading() as reader:
+            assert [r.value for r in reader.until(1, timeout_seconds=60)] == [b"good"]
+        records = dead.until(50)
+        assert [r.value for r in records] == [b"%d" % n for n in range(50)]
+        assert all(
+            (r.header(REASON_HEADER) or b"").startswith((b"TargetNotFound: ", b"TargetRefused: "))
+            for r in records
+        )
+        assert queue.position(two)[1].error == ""
+        wait_until(lambda: gone not in queue.topics(), "the target's end", timeout_seconds=30)
+        queue.topic(gone)
+        sent = 0
+        with queue.reading(gone) as after:
+
+            def arrives() -> bool:
+                nonlocal sent
+                queue.send(one, [b"after %d" % sent], target=gone)
+                sent += 1
+                return bool(after.read(2.0))
+
+            # what was refused is refused for half a minute
+            wait_until(arrives, "a message in the new topic", timeout_seconds=90)
+            assert len(after.settled()) + len(dead.settled()) == 50 + sent
+        assert running.failure is None
+
+
 class NotUtf8(str):
     """A header's name that other clients can send."""
 
