@@ -27,7 +27,8 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from lab.kafka import Broker, KafkaLab
+from lab.errors import LabError
+from lab.kafka import KafkaLab
 from lab.process import Process, freeze, patience, started, wait_until
 from lab.proxy import Proxy
 from tests.integration.forwarder.forward_process import start_forwarder
@@ -313,12 +314,16 @@ class Chaos:
         self.wait(self._is_in_sync, "all replicas in sync", timeout_seconds=180)
         broker, is_flowing = self.dice.choice(self.kafka.brokers), self.arrivals.is_flowing()
         broker.kill()
-        until = time.monotonic() + self.dice.uniform(0.0, 8.0)
-        self.pending.append((lambda: time.monotonic() >= until, broker.launch))
+        node = f"/brokers/ids/{broker.broker_id}"
+        # a broker ends at once where its last session is not over
+        self.pending.append((lambda: self.zookeeper.exists(node) is None, broker.launch))
         return is_flowing
 
     def _is_in_sync(self) -> bool:
-        if not all(map(Broker.is_running, self.kafka.brokers)):
+        away = [broker for broker in self.kafka.brokers if not broker.is_running()]
+        if away and not any(action == away[0].launch for _, action in self.pending):
+            raise LabError(f"a broker ended by itself. {away[0].process.log_tail()}")
+        if away:
             return False
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         listed = admin.list_topics(timeout=patience(20)).topics.values()
@@ -334,9 +339,8 @@ class Chaos:
             forwarder.process.kill()
             forwarder.line.close()
         for broker in self.kafka.brokers:
-            broker.launch()
-        for broker in self.kafka.brokers:
-            broker.wait_started()
+            if not broker.is_running():
+                broker.start()
 
 
 def create(queue: QueueWorld) -> list[str]:

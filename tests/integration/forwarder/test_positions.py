@@ -96,8 +96,7 @@ def test_a_level_topic_that_was_made_again_is_read_from_its_start(queue: QueueWo
             queue.send(level, [b"%d" % n for n in range(10)])
             reader.until(10)
         queue.kafka.admin.delete_topic(level)
-        wait_until(lambda: level not in queue.topics(), "the end of the topic", timeout_seconds=30)
-        queue.topic(level, config=APPEND_TIME)
+        queue.topic_again(level, config=APPEND_TIME)
         queue.send(level, [b"%d" % n for n in range(10, 30)])
         with queue.forwarding("two"):
             assert {int(r.value or b"") for r in reader.until(30)} == {*range(30)}
