@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 from lab.process import patience, wait_until
 from tests.integration.forwarder.queue_world import QueueWorld
 from tidegate.forwarder.targets import DeadReason
-from tidegate.queues.names import DUE_HEADER, REASON_HEADER, TARGET_HEADER
+from tidegate.queues.names import DUE_HEADER, REASON_HEADER, TARGET_HEADER, Guarantee
 
 pytestmark = pytest.mark.integration
 
@@ -110,6 +110,7 @@ def test_a_target_that_appears_later_is_used(queue: QueueWorld) -> None:
             assert [r.value for r in reader.until(1)] == [b"now"]
 
 
+@pytest.mark.parametrize("queue", [Guarantee.EXACTLY_ONCE], indirect=True, ids=str)
 def test_messages_whose_target_was_deleted_while_they_waited_are_dead_and_the_rest_goes_on(
     queue: QueueWorld,
 ) -> None:

@@ -14,7 +14,7 @@ from tidegate.forwarder import pacing
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.prefix_claims import PrefixClaims
 from tidegate.kafka.settings import KafkaConnection
-from tidegate.queues.names import DUE_HEADER
+from tidegate.queues.names import DUE_HEADER, Guarantee
 from tidegate_logic.queues.shift import Pace, Shift
 
 pytestmark = pytest.mark.integration
@@ -113,6 +113,7 @@ def test_nothing_waits_for_an_operator_that_is_gone(
         reader.until(2)
 
 
+@pytest.mark.parametrize("queue", [Guarantee.AT_LEAST_ONCE], indirect=True, ids=str)
 def test_an_operator_that_comes_back_is_obeyed_again_and_messages_keep_their_order(
     queue: QueueWorld, operator: PrefixClaims, monkeypatch: pytest.MonkeyPatch
 ) -> None:

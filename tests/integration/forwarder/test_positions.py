@@ -50,6 +50,7 @@ def counted(queue: QueueWorld, name: str) -> float | None:
     return queue.metrics.registry.get_sample_value(f"tidegate_queue_{name}_total", labels)
 
 
+@pytest.mark.parametrize("queue", [Guarantee.AT_LEAST_ONCE], indirect=True, ids=str)
 def test_what_retention_itself_deleted_while_nobody_was_there_is_counted(
     queue: QueueWorld,
 ) -> None:
@@ -88,6 +89,7 @@ def test_records_deleted_before_anybody_read_them_are_counted(queue: QueueWorld)
     assert queue.position(level)[1].lost == 4
 
 
+@pytest.mark.parametrize("queue", [Guarantee.AT_LEAST_ONCE], indirect=True, ids=str)
 def test_a_level_topic_that_was_made_again_is_read_from_its_start(queue: QueueWorld) -> None:
     """Whoever deletes it has deleted what waited; what comes later is sent, and nothing of it skipped."""
     (level,) = queue.create()
