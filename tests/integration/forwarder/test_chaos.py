@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -158,6 +158,10 @@ class Feed:
                 )
                 return
             except BufferError:  # brokers are away
+                self._producer.poll(0.1)
+            except KafkaException as error:  # a broker that has just started knows no topic
+                if error.args[0].code() != KafkaError._UNKNOWN_TOPIC:
+                    raise
                 self._producer.poll(0.1)
 
     def _answered(self, error: object, _: object) -> None:
