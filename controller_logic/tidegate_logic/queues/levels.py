@@ -64,10 +64,13 @@ class FoundTopic:
 
     @property
     def lost(self) -> int:
-        """Records that Kafka deleted before they were forwarded, as far as is known."""
-        if self.begin is None or self.position is None or not self.position_known:
+        """Records that Kafka deleted before they were forwarded, as far as is known.
+
+        Where nobody has forwarded any yet, as many as a forwarder will count when it begins.
+        """
+        if self.begin is None or not self.position_known:
             return 0
-        return max(0, self.begin - self.position)
+        return max(0, self.begin - (self.position or 0))
 
 
 @dataclass(frozen=True, slots=True)

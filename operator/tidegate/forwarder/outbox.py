@@ -14,14 +14,10 @@ from tidegate.forwarder.settings import MOST_RECORDS
 from tidegate.forwarder.targets import DeadReason, Targets
 from tidegate.queues.names import DUE_HEADER, ID_HEADER, REASON_HEADER, TARGET_HEADER
 
-_OF_TARGET = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.TOPIC_EXCEPTION,
-    }
+_OF_TARGET = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION})
+# Of a broker that has just started, it says nothing: a listing tells whether the topic is missing.
+_UNKNOWN = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
 _OF_RECORD = frozenset(
     {
@@ -197,6 +193,8 @@ class Outbox:
             or one.error.code() not in _OF_TARGET | _OF_RECORD
         ]
         if other:
+            if other[0].error.code() in _UNKNOWN:
+                self.has_new_listing()  # asks for one
             level.stop_for_a_while(other[0].error.str(), now_ms)
         elif all(one.topic is not None and one.error.code() in _OF_TARGET for one in found):
             for one in found:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lab.kafka import BrokersLab
@@ -82,6 +82,20 @@ class QueueWorld:
         assignment = [[ids[number % len(ids)]] for number in range(partitions)]
         self.kafka.create_topic(name, assignment, config=config)
         return name
+
+    def topic_again(self, name: str, *, config: Mapping[str, str] | None = None) -> None:
+        """Make a topic that was just deleted: brokers delete it a little after their answer."""
+
+        def is_made() -> bool:
+            try:
+                self.topic(name, config=config)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False
+            return True
+
+        wait_until(is_made, f"the end of the first topic {name}", timeout_seconds=60)
 
     def settings(self, **changes: Any) -> ForwarderSettings:
         return ForwarderSettings(

@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 from lab.process import patience, wait_until
 from tests.integration.forwarder.queue_world import QueueWorld
 from tidegate.forwarder.targets import DeadReason
-from tidegate.queues.names import DUE_HEADER, REASON_HEADER, TARGET_HEADER
+from tidegate.queues.names import DUE_HEADER, REASON_HEADER, TARGET_HEADER, Guarantee
 
 pytestmark = pytest.mark.integration
 
@@ -108,6 +108,59 @@ def test_a_target_that_appears_later_is_used(queue: QueueWorld) -> None:
         with queue.reading(later) as reader:
             queue.send(level, [b"now"], target=later)
             assert [r.value for r in reader.until(1)] == [b"now"]
+
+
+@pytest.mark.parametrize("queue", [Guarantee.EXACTLY_ONCE], indirect=True, ids=str)
+def test_messages_whose_target_was_deleted_while_they_waited_are_dead_and_the_rest_goes_on(
+    queue: QueueWorld,
+) -> None:
+    play_deleted_target(queue, delay_seconds=8)
+
+
+@pytest.mark.long
+def test_messages_whose_target_is_deleted_just_when_they_are_sent_are_dead_too(
+    queue: QueueWorld,
+) -> None:
+    """The forwarder has not heard of it then: librdkafka looks for the topic for half a minute."""
+    play_deleted_target(queue, delay_seconds=2)
+
+
+def play_deleted_target(queue: QueueWorld, *, delay_seconds: int) -> None:
+    """Every message is in the dead topic or in the target, also when that is made again."""
+    one, two = queue.create({1: 1, delay_seconds: 1})
+    gone = queue.topic(f"{queue.prefix}-gone")
+    with queue.forwarding() as running, queue.reading(queue.names.dead_topic) as dead:
+        with queue.reading(gone) as before:
+            queue.send(one, [b"before"], target=gone)
+            before.until(1)
+        queue.send(two, [b"%d" % n for n in range(50)], target=gone)
+        queue.send(two, [b"good"])
+        queue.kafka.admin.delete_topic(gone)
+        with queue.reading() as reader:
+            assert [r.value for r in reader.until(1, timeout_seconds=90)] == [b"good"]
+        records = dead.until(50)
+        assert [r.value for r in records] == [b"%d" % n for n in range(50)]
+        assert all(
+            (r.header(REASON_HEADER) or b"").startswith((b"TargetNotFound: ", b"TargetRefused: "))
+            for r in records
+        )
+        wait_until(
+            lambda: queue.position(two)[1].error == "", "no error any more", timeout_seconds=30
+        )
+        queue.topic_again(gone)
+        sent = 0
+        with queue.reading(gone) as after:
+
+            def arrives() -> bool:
+                nonlocal sent
+                queue.send(one, [b"after %d" % sent], target=gone)
+                sent += 1
+                return bool(after.read(2.0))
+
+            # what was refused is refused for half a minute
+            wait_until(arrives, "a message in the new topic", timeout_seconds=90)
+            assert len(after.settled()) + len(dead.settled()) == 50 + sent
+        assert running.failure is None
 
 
 class NotUtf8(str):

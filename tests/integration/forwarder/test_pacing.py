@@ -14,7 +14,7 @@ from tidegate.forwarder import pacing
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.prefix_claims import PrefixClaims
 from tidegate.kafka.settings import KafkaConnection
-from tidegate.queues.names import DUE_HEADER
+from tidegate.queues.names import DUE_HEADER, Guarantee
 from tidegate_logic.queues.shift import Pace, Shift
 
 pytestmark = pytest.mark.integration
@@ -111,3 +111,31 @@ def test_nothing_waits_for_an_operator_that_is_gone(
     with queue.reading() as reader, queue.forwarding("two"):
         queue.send(queue.names.level_topic(1, 0).name, [b"y"])
         reader.until(2)
+
+
+@pytest.mark.parametrize("queue", [Guarantee.AT_LEAST_ONCE], indirect=True, ids=str)
+def test_an_operator_that_comes_back_is_obeyed_again_and_messages_keep_their_order(
+    queue: QueueWorld, operator: PrefixClaims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is unreachable for longer than what it said holds: what waited is sent, and what comes later waits
+    for it again.
+    """
+    monkeypatch.setattr(pacing, "HOLD_SECONDS", 6.0)
+    level = queue.names.level_topic(1, 0).name
+    with queue.reading() as reader, queue.forwarding():
+        held = Pace(_SHIFT, leaders(queue))
+        operator.announce(queue.names, held)
+        wait_until(lambda: queue.metrics.held._value.get() == 1.0, "the hold", timeout_seconds=30)
+        queue.send(level, [b"%d" % number for number in range(5)])
+        operator.announce(queue.names, held)  # as it does while it is there
+        announced_ms = time.time() * 1000
+        reader.until(5, timeout_seconds=60)
+        # brokers and this process have one clock
+        assert reader.records[0].timestamp_ms >= announced_ms + 5000
+        assert queue.metrics.held._value.get() == 0.0
+        operator.announce(queue.names, held)
+        wait_until(lambda: queue.metrics.held._value.get() == 1.0, "the hold", timeout_seconds=30)
+        queue.send(level, [b"%d" % number for number in range(5, 10)])
+        operator.announce(queue.names, None)
+        reader.until(10, timeout_seconds=30)
+        assert [int(r.value or b"") for r in reader.records] == [*range(10)]

@@ -6,11 +6,11 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from lab.process import patience, wait_until
 from tests.doubles.membership import FixedMembership
-from tests.integration.forwarder.queue_world import QueueWorld
+from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
 from tidegate.forwarder.outbox import StartAgain
 from tidegate.queues.names import Guarantee
 from tidegate.queues.position import PositionNote
@@ -40,10 +40,44 @@ def test_records_that_retention_deleted_are_counted_and_the_rest_goes_on(queue: 
         *range(10),
         *range(25, 30),
     ]
-    assert (
-        queue.metrics.registry.get_sample_value("tidegate_queue_lost_total", {"delay_seconds": "1"})
-        == 15
-    )
+    assert counted(queue, "lost") == 15
+    assert counted(queue, "forwarded") == 15  # none of those that were deleted
+
+
+def counted(queue: QueueWorld, name: str) -> float | None:
+    """What this process' metrics say of the queue's delay of a second."""
+    labels = {"delay_seconds": "1"}
+    return queue.metrics.registry.get_sample_value(f"tidegate_queue_{name}_total", labels)
+
+
+@pytest.mark.parametrize("queue", [Guarantee.AT_LEAST_ONCE], indirect=True, ids=str)
+def test_what_retention_itself_deleted_while_nobody_was_there_is_counted(
+    queue: QueueWorld,
+) -> None:
+    queue.create({2: 1})
+    short = {**APPEND_TIME, "retention.ms": "1000"}
+    level = queue.topic(queue.names.level_topic(1, 0).name, config=short)
+    admin = AdminClient({"bootstrap.servers": queue.kafka.bootstrap_servers})
+    with queue.reading() as reader:
+        with queue.forwarding():
+            queue.send(level, [b"first"])
+            reader.until(1)
+        queue.send(level, [b"%d" % n for n in range(20)])
+        wait_until(
+            lambda: log_start(admin, level) == 21, "retention to delete them", timeout_seconds=60
+        )
+        with queue.forwarding():
+            wait_until(lambda: queue.position(level)[1].lost == 20, "20 lost", timeout_seconds=30)
+            queue.send(level, [b"after"])
+            assert [r.value for r in reader.until(2)] == [b"first", b"after"]
+    assert (counted(queue, "lost"), counted(queue, "forwarded")) == (20, 2)
+
+
+def log_start(admin: AdminClient, topic: str) -> int:
+    """The offset of the oldest record that is left, of the next one where none is."""
+    place = TopicPartition(topic, 0)
+    found = admin.list_offsets({place: OffsetSpec.earliest()}, request_timeout=patience(10))
+    return int(found[place].result(patience(10)).offset)
 
 
 def test_records_deleted_before_anybody_read_them_are_counted(queue: QueueWorld) -> None:
@@ -53,6 +87,22 @@ def test_records_deleted_before_anybody_read_them_are_counted(queue: QueueWorld)
     with queue.forwarding(), queue.reading() as reader:
         assert len(reader.until(6)) == 6
     assert queue.position(level)[1].lost == 4
+
+
+@pytest.mark.parametrize("queue", [Guarantee.AT_LEAST_ONCE], indirect=True, ids=str)
+def test_a_level_topic_that_was_made_again_is_read_from_its_start(queue: QueueWorld) -> None:
+    """Anyone who deletes it has deleted what waited; what comes later is sent, and nothing of it skipped."""
+    (level,) = queue.create()
+    with queue.reading() as reader:
+        with queue.forwarding():
+            queue.send(level, [b"%d" % n for n in range(10)])
+            reader.until(10)
+        queue.kafka.admin.delete_topic(level)
+        queue.topic_again(level, config=APPEND_TIME)
+        queue.send(level, [b"%d" % n for n in range(10, 30)])
+        with queue.forwarding("two"):
+            assert {int(r.value or b"") for r in reader.until(30)} == {*range(30)}
+            assert len(reader.settled()) == 30
 
 
 def test_a_released_level_goes_on_elsewhere(queue: QueueWorld) -> None:

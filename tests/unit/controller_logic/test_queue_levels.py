@@ -207,6 +207,9 @@ def test_what_is_waiting_and_what_is_lost() -> None:
     assert own(begin=4, end=9, position=6).waiting == 3
     lost = own(begin=4, end=9, position=1)
     assert (lost.waiting, lost.lost) == (5, 3)
+    never_read = own(begin=4, end=9)
+    assert (never_read.waiting, never_read.lost) == (5, 4)
+    assert own(begin=4, end=9, position_known=False).lost == 0
 
 
 # --- properties -----------------------------------------------------------------------------------

@@ -168,6 +168,29 @@ def test_a_refused_target_is_not_tried_for_each_record() -> None:
     assert len(world.producer.open) == 100
 
 
+@pytest.mark.parametrize(
+    "code",
+    [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION],
+)
+def test_a_broker_that_does_not_know_a_target_yet_makes_nothing_dead(code: int) -> None:
+    world, one = World(), level(records=3)
+    world.send(one)
+    world.producer.answer_all(code)
+    world.sender.settle(NOW)
+    assert (one.position, bool(one.note.error)) == (0, True)
+    world.send(one, now_ms=one.stopped_until_ms)
+    assert {sent.topic for sent in world.producer.open} == {TARGET}
+    world.producer.answer_all(code)
+    world.sender.settle(NOW)
+    world.outbox.targets.list(frozenset({DEAD}))  # it is missing indeed
+    world.send(one, now_ms=one.stopped_until_ms)
+    assert {sent.topic for sent in world.producer.open} == {DEAD}
+    assert [dict(sent.headers)["tidegate-reason"] for sent in world.producer.open] == [
+        f"TargetNotFound: topic {TARGET} does not exist, or the forwarders' user may not see "
+        "it".encode()
+    ] * 3
+
+
 def test_a_transaction_of_one_record_tells_which_target_refuses() -> None:
     world, one = World(), level(records=2)
     world.send(one)

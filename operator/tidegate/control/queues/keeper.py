@@ -443,9 +443,12 @@ def _wanted(finding: QueueFinding, queue: DelayQueue) -> WantedLevels:
 def _rates(
     memory: _Memory, seen: Mapping[LevelTopic, LevelSeen], now_seconds: float
 ) -> dict[int, float]:
-    """Messages a second by delay since the last look, of topics whose position was known then."""
+    """Messages a second by delay since the last look, of topics whose position was known then.
+
+    A position that moved over messages that Kafka had deleted did not send them.
+    """
     positions = {
-        level: one.found.position
+        level: one.found.position - (0 if one.note is None else one.note.lost)
         for level, one in seen.items()
         if one.found.position is not None and one.found.position_known
     }
