@@ -289,8 +289,11 @@ def _play(
         Page(around.err).warn(warning)
     begun_seconds = time.time()
     scenario = replace(given.scenario, epoch_seconds=begun_seconds)
-    source = PlayedSource(moments(scenario, given.policy, given.tiers), begun_seconds, speed)
     settings = ConsoleSettings(*listen)
+    _require_port(settings)
+    Page(around.err).say("Simulating the load ...")
+    passes = moments(scenario, given.policy, given.tiers)
+    source = PlayedSource(passes, begun_seconds, speed, waits_for_viewer=True)
     _say_where(around, settings)
     serve(Console(source, settings=settings, player=source))
 
@@ -307,8 +310,8 @@ def _libraries() -> Iterator[None]:
         ) from error
 
 
-def _say_where(around: CommandContext, settings: ConsoleSettings) -> None:
-    """Say where the console is. Raises UserActionRequired where the port cannot be had."""
+def _require_port(settings: ConsoleSettings) -> None:
+    """Raises UserActionRequired where the port cannot be had."""
     from tidegate.metrics import cannot_listen
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -320,6 +323,11 @@ def _say_where(around: CommandContext, settings: ConsoleSettings) -> None:
             raise cannot_listen(
                 settings.host, settings.port, option="--port", error=error
             ) from error
+
+
+def _say_where(around: CommandContext, settings: ConsoleSettings) -> None:
+    """Say where the console is. Raises UserActionRequired where the port cannot be had."""
+    _require_port(settings)
     address = f"http://{settings.host}:{settings.port}/"
     Page(around.err).say(f"The console is at {address} until Ctrl-C.")
 

@@ -89,8 +89,8 @@ def moments(
 def write_statuses(
     policy: Document, tiers: Sequence[Document], observation: Observation, decision: Decision
 ) -> None:
-    """Write the statuses as the operator does after this pass."""
-    facts = None
+    """Write the statuses as the operator does after this pass: its writes are applied by then."""
+    decision, facts = replace(decision, writes=()), None
     if not observation.missing:
         brokers = len(observation.topology.brokers) if observation.topology is not None else 0
         answered_by = f"{brokers} of {brokers} brokers"
@@ -109,7 +109,8 @@ def write_statuses(
 class PlayedSource:
     """Shows the moment that the clock has come to. At the end it stands.
 
-    `begun_seconds` is the time of the first moment, by the scenario's clock. Any thread may ask.
+    `begun_seconds` is the time of the first moment, by the scenario's clock. With
+    `waits_for_viewer` the clock stands until `begin`. Any thread may ask.
     """
 
     passes: Sequence[Moment]
@@ -117,6 +118,7 @@ class PlayedSource:
     speed: int = 20
     monotonic: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    waits_for_viewer: bool = False
     _at_seconds: float = 0.0  # of the scenario, when the speed was set
     _set_at: float | None = None
     _times: list[float] = field(default_factory=list)
@@ -126,7 +128,13 @@ class PlayedSource:
         self.speeds = tuple(sorted({*SPEEDS, self.speed}))
         self._times = [one.at_seconds for one in self.passes]
         self._at_seconds = max(0.0, self._times[0])
-        self._set_at = self.monotonic()
+        self._set_at = None if self.waits_for_viewer else self.monotonic()
+
+    def begin(self) -> None:
+        """Somebody looks: it plays from now on, if it has not been begun before."""
+        with self._lock:
+            if self.waits_for_viewer:
+                self.waits_for_viewer, self._set_at = False, self.monotonic()
 
     @property
     def is_paused(self) -> bool:

@@ -96,14 +96,22 @@ def _filters(tones: Iterable[str], brokers: int, choices: Choices) -> Markup:
 
 def _tone(nics: Sequence[NicNow]) -> str:
     """Of its worst NIC: what is over matters most, then what is not known."""
-    if any(nic.pressure is Pressure.OVER for nic in nics):
+    if any(_nic_tone(nic) == "over" for nic in nics):
         return "over"
     if any(not nic.is_known for nic in nics):
         return "unknown"
-    share = max((nic.share or 0.0 for nic in nics), default=0.0)
-    if share > _NEAR:
+    if any(_nic_tone(nic) == "near" for nic in nics):
         return "near"
+    share = max((nic.share or 0.0 for nic in nics), default=0.0)
     return "within" if share > 0.7 else "calm"
+
+
+def _nic_tone(nic: NicNow) -> str:
+    """The operator's verdict is of a while; a reading that says otherwise makes it amber."""
+    share, is_over = nic.share or 0.0, nic.pressure is Pressure.OVER
+    if is_over and share > 1:
+        return "over"
+    return "near" if is_over or share > _NEAR else "within"
 
 
 def _square(
@@ -164,7 +172,11 @@ def _nic(now: PolicyNow, nic: NicNow) -> Markup:
             '<span class="word"></span><span class="detail">{}</span></div>'
         ).format(nic.why, nic.direction.value, UNKNOWN, age)
     state = nic.pressure.value
-    tone = "over" if nic.pressure is Pressure.OVER else ("near" if nic.share > _NEAR else "within")
+    tone = word = _nic_tone(nic)
+    if tone == "near" and nic.pressure is Pressure.OVER:
+        word = "was over"
+    elif tone == "near" and nic.share > 1:
+        word = "above, for now"
     return Markup(
         '<div class="nic {}" data-state="{}"><span class="way">{}</span>'
         '<span class="share">{} %</span><span class="word">{}</span>'
@@ -175,7 +187,7 @@ def _nic(now: PolicyNow, nic: NicNow) -> Markup:
         state,
         nic.direction.value,
         f"{100 * nic.share:.0f}",
-        "above, for now" if tone == "near" and nic.share > 1 else tone,
+        word,
         rate(nic.bytes_per_second),
         rate(nic.limit),
         f"{min(100.0, 100 * nic.share / _FULL):.0f}",

@@ -142,6 +142,7 @@ class ViewerPage:
         """Which load is played, and the buttons to stop it or have it go faster."""
         from nicegui import ui
 
+        player.begin()
         with ui.element("div").classes("player").props('role="toolbar" aria-label="Player"'):
             ui.html("This load is simulated. No cluster is asked.", sanitize=False)
 

@@ -91,6 +91,10 @@ class Player(Protocol):
         """How much of it is over."""
         ...
 
+    def begin(self) -> None:
+        """Somebody looks: it plays from now on, if it waited for that."""
+        ...
+
     def go(self, speed: int | None = None) -> None:
         """Play on, or again from the begin where it is over; at another speed if one is given."""
         ...

@@ -77,7 +77,11 @@ def test_where_cancellations_cannot_be_read_messages_with_an_id_wait_and_others_
 ) -> None:
     other = queue.topic(queue.names.level_topic(seconds_of(level), 1).name, config=APPEND_TIME)
     producer = Producer(
-        {"bootstrap.servers": queue.kafka.bootstrap_servers, "transactional.id": queue.prefix}
+        {
+            "bootstrap.servers": queue.kafka.bootstrap_servers,
+            "transactional.id": queue.prefix,
+            "transaction.timeout.ms": 600_000,  # the delay is as much longer as the machine slower
+        }
     )
     producer.init_transactions(patience(30))
     producer.begin_transaction()

@@ -35,6 +35,27 @@ def test_its_clock_is_faster_stands_and_goes_on_at_another_speed() -> None:
     assert (source.at_seconds(), source.is_paused) == (310.0, False)
 
 
+def test_it_begins_with_its_first_viewer() -> None:
+    clock = Clock()
+    passes = moments(evening(mode="Observe"))
+    source = PlayedSource(passes, EPOCH, 20, monotonic=clock, waits_for_viewer=True)
+    clock.now += 100
+    assert (source.at_seconds(), source.is_paused) == (0.0, True)
+    source.begin()
+    clock.now += 1
+    source.begin()  # of a second viewer
+    assert (source.at_seconds(), source.is_paused) == (20.0, False)
+
+
+def test_its_statuses_are_of_after_the_writes_of_a_pass() -> None:
+    source, _ = played()
+    assert any(one.decision.writes for one in source.passes)
+    for one in source.passes:
+        conditions = one.objects.policies[0]["status"]["conditions"]
+        reasons = {condition["reason"] for condition in conditions}
+        assert "Conflict" not in reasons, one.at_seconds
+
+
 def test_a_speed_of_ones_own_is_among_those_to_choose() -> None:
     assert played(7)[0].speeds == (1, 5, 7, 20, 60)
     assert played(60)[0].speeds == (1, 5, 20, 60)
