@@ -317,5 +317,5 @@ class DoctorOnSetUps:
         assert report.problems() == {("prometheus", "PrometheusUnreachable")}
         (one,) = report.of("prometheus")
         assert NOWHERE in one["what"]
-        assert "spec.metrics.prometheus" in one["toDo"]
+        assert "metrics.prometheus.url" in one["toDo"]
         assert report.states("series") == set()
