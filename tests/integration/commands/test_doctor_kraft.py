@@ -103,8 +103,9 @@ def test_a_login_without_rights_on_the_brokers_is_told_each_of_them(
     report = setup.doctor()
     assert report.problems() == {("kafka", "NotAuthorized")}
     store, leaders = report.of("kafka")
-    assert rights_needed(LEDGER_TOPIC) in store["what"]
-    assert f"describe topic {unique_name}. Grant its user Describe" in leaders["what"]
+    assert rights_needed(LEDGER_TOPIC) in store["toDo"]
+    assert f"describe topic {unique_name}." in leaders["what"]
+    assert "Grant its user Describe" in leaders["toDo"]
 
     # one that may read everything and change nothing
     cluster = (ResourceType.BROKER, "kafka-cluster", "DESCRIBE_CONFIGS")
