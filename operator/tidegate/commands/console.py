@@ -268,6 +268,7 @@ def _serve(
     access_of = Access(connect(named.kubeconfig, named.context)) if login else None
     source.start()
     with closing(source):
+        _require_port(settings)
         _say_where(around, settings)
         serve(Console(source, access_of, line_words, settings))
 
@@ -326,8 +327,6 @@ def _require_port(settings: ConsoleSettings) -> None:
 
 
 def _say_where(around: CommandContext, settings: ConsoleSettings) -> None:
-    """Say where the console is. Raises UserActionRequired where the port cannot be had."""
-    _require_port(settings)
     address = f"http://{settings.host}:{settings.port}/"
     Page(around.err).say(f"The console is at {address} until Ctrl-C.")
 

@@ -56,9 +56,10 @@ def sentences(now: PolicyNow) -> Iterable[Markup]:
         yield Markup(
             "No broker is known to be over its limit; the load of {} of {} NICs is {}."
         ).format(len(unknown), len(now.nics), UNKNOWN)
-    elif above := [nic for nic in now.nics if (nic.share or 0.0) > 1]:
-        yield Markup("Above its limit for now, not for long enough to throttle: {}.").format(
-            Markup(", ").join(broker_link(now.key, nic.broker) for nic in above[:5])
+    elif above := sorted({nic.broker for nic in now.nics if (nic.share or 0.0) > 1}):
+        yield Markup("Above its limit for now, not for long enough to throttle: {}{}.").format(
+            Markup(", ").join(broker_link(now.key, broker) for broker in above[:5]),
+            f" and {len(above) - 5} more" if len(above) > 5 else "",
         )
     elif now.nics:
         yield Markup("Every broker is within its limits.")

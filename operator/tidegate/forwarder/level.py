@@ -186,8 +186,8 @@ class Level:
 
     def _read(self, now_ms: float) -> None:
         got = self.consumer.consume(self._read_most, 0)
-        self._has_found = bool(got)
         messages = [message for message in got if message.error() is None]
+        self._has_found = bool(messages)
         if messages:
             appended = (_append_ms(message, now_ms) for message in messages)
             due = due_times(appended, self.delay_ms, after_ms=self._last_due_ms)

@@ -139,6 +139,23 @@ def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
     assert "counts as over until it stays there" in said(replace(now, nics=(swings,)))
 
 
+def test_colours_and_words_of_a_broker_agree_with_its_number() -> None:
+    _, _, now = at(308)
+    over = now.over[0]
+    limit = float(over.limit or 0)
+
+    def shown(pressure: Pressure, share: float) -> tuple[str, str]:
+        nic = replace(over, pressure=pressure, bytes_per_second=share * limit)
+        page = said(replace(now, nics=(nic,)))
+        return brokers_part._nic_tone(nic), "yes" if "Above its limit for now" in page else "no"
+
+    assert shown(Pressure.OVER, 1.04) == ("over", "no")
+    assert shown(Pressure.OVER, 0.8) == ("near", "no")
+    assert shown(Pressure.WITHIN, 1.07) == ("near", "yes")
+    assert shown(Pressure.WITHIN, 0.95) == ("near", "no")
+    assert shown(Pressure.WITHIN, 0.5) == ("within", "no")
+
+
 def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
     console, source, _ = at(640)
     simulated.without_prometheus(source)
