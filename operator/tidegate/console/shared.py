@@ -65,7 +65,7 @@ class ConsoleSettings:
 
 @dataclass(slots=True)
 class Console:
-    """What all viewers share: the source, the last hours, and the rounds that note them."""
+    """What all viewers share: the source, the last day, and the rounds that note them."""
 
     source: Source
     access: Reviews | None = None
@@ -124,7 +124,7 @@ class Console:
                 self.history.note(now)
 
     def forget(self) -> None:
-        """Forget the last hours: the clock is set back."""
+        """Forget the last day: the clock is set back."""
         self.history = History()
         self._known.clear()
         self._begun.clear()
