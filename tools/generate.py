@@ -29,7 +29,7 @@ from tidegate.resources.rates import PATTERN
 from tidegate.simulation.outcome import outcome_of
 from tidegate.simulation.play import play
 from tidegate_logic.reasons import STALLED, Reason
-from tools.dashboards import DASHBOARDS, dashboard_json
+from tools.dashboards import dashboard_json, declared
 from tools.write_or_check import write_or_check
 
 # docs/resources.md: fields, types, bounds, meaning and rules, from the schema that the API server
@@ -509,8 +509,8 @@ def main() -> int:
         CHART_README: readme(**texts),
         SIMULATED_PICTURE: simulated_picture(),
         **{
-            CHART_DIRECTORY / "dashboards" / f"{name}.json": dashboard_json(build)
-            for name, build in DASHBOARDS.items()
+            CHART_DIRECTORY / "dashboards" / f"{name}.json": dashboard_json(name)
+            for name in declared()
         },
     }
     return write_or_check({**generated_files(), **pages}, command="python -m tools.generate")
