@@ -20,8 +20,8 @@ from bench.results import Figure, cost_of
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from lab.kubernetes.tools import KubectlFailed, kube_binary
-from lab.process import wait_until
+from lab.kubernetes.tools import kube_binary
+from lab.process import CommandFailed, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from tidegate.commands.examples import EXAMPLES
 
@@ -143,7 +143,7 @@ def _doctor(kafka: BrokersLab, quota_store: Mapping[str, Any], where: str) -> Fi
         def applied() -> bool:
             try:
                 kube.kubectl("apply", "-f", "-", input=json.dumps(listed))
-            except KubectlFailed:  # a CRD that was just installed is unknown for a moment
+            except CommandFailed:  # a CRD that was just installed is unknown for a moment
                 return False
             return True
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from image.build_tools import from_tree, run
+from image.build_tools import from_tree
 from image.packages import MACHINE, SITE
 from image.spark_start import JAVA_HOME, SPARK_HOME
 from lab import packages
+from lab.process import output_of
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,14 @@ SPOKEN_APIS = ("custom_objects_api",)
 _NAMED_KIND = re.compile(r"^\s*from kubernetes\.client\.models\.(\w+) import", re.MULTILINE)
 
 
-def take_out_the_rest(site: Path) -> Saving:
-    """Remove what `SPOKEN_APIS` cannot reach of the calls and kinds below `site`/kubernetes."""
+def take_out_the_rest(site: Path) -> list[Saving]:
+    """Remove what `SPOKEN_APIS` cannot reach of the calls and kinds below `site`/kubernetes.
+
+    Nothing where the client is not there.
+    """
     client = site / "kubernetes" / "client"
+    if not client.is_dir():
+        return []
     spoken = [client / "api" / f"{name}.py" for name in SPOKEN_APIS]
     kept = {*spoken, *_reachable_kinds(spoken, models=client / "models")}
     modules = [*(client / "api").glob("*_api.py"), *(client / "models").glob("[!_]*.py")]
@@ -121,11 +127,8 @@ def take_out_the_rest(site: Path) -> Saving:
     saved_bytes = sum(path.stat().st_size for path in gone)
     for path in gone:
         path.unlink()
-    return Saving(
-        "the Kubernetes client's calls and kinds that the operator does not use",
-        files=len(gone),
-        saved_bytes=saved_bytes,
-    )
+    name = "the Kubernetes client's calls and kinds that the operator does not use"
+    return [Saving(name, files=len(gone), saved_bytes=saved_bytes)]
 
 
 def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
@@ -164,7 +167,7 @@ def take_out(tree: Path, *, base: Path, machine: str = MACHINE) -> Saving:
     )
     modules = sorted(path for path in tree.rglob("*.so") if not path.is_symlink())
     before = [path.stat().st_size for path in modules]
-    run([*strip, "--strip-debug", *modules], timeout_seconds=_STRIP_TIMEOUT_SECONDS)
+    output_of([*strip, "--strip-debug", *modules], timeout_seconds=_STRIP_TIMEOUT_SECONDS)
     saved = [size - path.stat().st_size for size, path in zip(before, modules, strict=True)]
     return Saving(
         "debug information in compiled modules",

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image import build_tools, cuts, packages, spark_start
-from image.build_tools import run
 from image.cuts import Cut, Saving, apply
 from image.spark_start import JAVA_HOME, SPARK_HOME
 from lab import packages as debian_packages
 from lab.errors import LabError
+from lab.process import output_of
 
 # The Python packages that only rollups need, PySpark with its jars above all, and what of them is
 # left out.
@@ -105,8 +105,10 @@ def make_classes(
     record.write_text(in_order(record.read_text()))
     archive = tree / spark_start.ARCHIVE
     archive.parent.mkdir(parents=True)
-    run(
-        _dump_command(root, record, archive), timeout_seconds=_START_TIMEOUT_SECONDS, directory=root
+    output_of(
+        _dump_command(root, record, archive),
+        timeout_seconds=_START_TIMEOUT_SECONDS,
+        working_directory=root,
     )
     archive.chmod(0o644)
     return []
@@ -191,7 +193,7 @@ def _record(root: Path, record: Path, *, work: Path, python_path: Sequence[Path]
         "TMPDIR": str(scratch),
     }
     argv: list[str | Path] = [sys.executable, "-s", _SAMPLE, "local[2]", scratch]
-    run(argv, timeout_seconds=_START_TIMEOUT_SECONDS, environment=environment)
+    output_of(argv, timeout_seconds=_START_TIMEOUT_SECONDS, environment=environment)
 
 
 LIBRARIES = ("libstdc++6", "libnss-wrapper")  # the latter gives a name to any user id
@@ -210,7 +212,7 @@ def make_java(tree: Path, *, work: Path) -> list[Saving]:
     tools = debian_packages.download(TOOLS, work / "tools")
     for archives, target in ((libraries, tree), (tools, work / "unpacked")):
         for archive in archives:
-            run(["dpkg", "-x", archive, target], timeout_seconds=_TIMEOUT_SECONDS)
+            output_of(["dpkg", "-x", archive, target], timeout_seconds=_TIMEOUT_SECONDS)
     packages.tell_scanners(
         tree, [*libraries, *(archive for archive in tools if "-jre-" in archive.name)]
     )
@@ -224,7 +226,7 @@ def make_java(tree: Path, *, work: Path) -> list[Saving]:
         "--output",
         str(tree / JAVA_HOME),
     ]
-    run(
+    output_of(
         [home / "bin/jlink", "--module-path", home / "jmods", *options],
         timeout_seconds=_TIMEOUT_SECONDS,
     )

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image import layers
-from image.build_tools import run
 from image.layers import ROLLUP, BuiltImage, Layer
+from lab.process import output_of
 
 _TIMEOUT_SECONDS = 600.0
 # mounts of a namespace of its own: they are gone with the last process in it
@@ -84,7 +84,7 @@ def _inside(root: Path, image: BuiltImage, *argv: str, user: str = "") -> str:
     config = layers.config(edition=image.edition)
     own = ["unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **config.environment}
-    return run(
+    return output_of(
         [*own, "sh", "-c", _ENTER, "sh", root, user or config.user, *argv],
         timeout_seconds=_TIMEOUT_SECONDS,
         environment=environment,

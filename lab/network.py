@@ -16,7 +16,6 @@ import os
 import random
 import shutil
 import socket
-import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from random import SystemRandom
 from lab import cache
 from lab.cache import RunDirectory
 from lab.errors import LabError
+from lab.process import output_of
 
 # Free TCP ports that stay free: claimed against other labs on this machine, below the range the
 # kernel hands to clients.
@@ -146,7 +146,7 @@ class Network:
         The kernel's own figure for the NIC's speed does not change, so a limit has to be declared,
         never read from it.
         """
-        _run(["ip", "netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second)])
+        _ip("netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second))
 
     def _veth(self, machine: str) -> str:
         return f"{self._prefix}{machine}"
@@ -174,16 +174,10 @@ def _token_bucket(device: str, bytes_per_second: int) -> list[str]:
 
 def _free_subnet() -> str:
     """The first three numbers of a /24 that no interface of this machine uses."""
-    listing = subprocess.run(
-        ["ip", "-j", "-4", "addr"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_TIMEOUT_SECONDS,
-    )
+    listed = output_of(["ip", "-j", "-4", "addr"], timeout_seconds=_COMMAND_TIMEOUT_SECONDS)
     used = {
         address["local"].rpartition(".")[0]
-        for link in json.loads(listing.stdout)
+        for link in json.loads(listed)
         for address in link["addr_info"]
     }
     free = [
@@ -201,14 +195,4 @@ def _free_subnet() -> str:
 
 
 def _ip(*arguments: str) -> None:
-    _run(["ip", *arguments])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_SECONDS
-    )
-    if done.returncode != 0:
-        raise LabError(
-            f"`{' '.join(command)}` failed with code {done.returncode}: {done.stderr.strip()}"
-        )
+    output_of(["ip", *arguments], timeout_seconds=_COMMAND_TIMEOUT_SECONDS)

@@ -20,35 +20,49 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import TypeVar
 
 from lab.errors import LabError, say
 
 T = TypeVar("T")
 
-# Commands that end by themselves: what they write, or an error that shows what they complained of.
+_SAID_LINES, _SHOWN_CHARACTERS = 20, 400
+
+
+class CommandFailed(LabError):
+    """A command ended with a code other than 0; `said` is what it wrote to stdout and stderr."""
+
+    def __init__(self, shown: str, done: subprocess.CompletedProcess[str]) -> None:
+        self.exit_code, self.stderr = done.returncode, done.stderr
+        self.said = (done.stdout + done.stderr).strip()
+        tail = "\n".join(self.said.splitlines()[-_SAID_LINES:])
+        super().__init__(f"`{shown}` ended with code {self.exit_code}: {tail}")
 
 
 def output_of(
-    command: Sequence[str],
+    command: Sequence[str | Path],
     *,
     timeout_seconds: float,
     environment: Mapping[str, str] | None = None,
     working_directory: Path | None = None,
+    input: str = "",
 ) -> str:
-    """What `command` writes to stdout.
+    """What a command that ends by itself writes to stdout; `input` goes to its stdin.
 
-    Raises `LabError` when it ends with another code than 0 or has not ended in time.
+    Raises `CommandFailed` when it ends with another code than 0, `LabError` when it cannot be
+    started or has not ended in time.
 
     `environment` is all that it gets, and where it is looked for; without one, it gets this
     process's own.
     """
-    shown = " ".join(command)
+    shown = shorten(" ".join(map(str, command)), _SHOWN_CHARACTERS, placeholder=" ...")
     try:
         done = subprocess.run(
             command,
             env=environment,
             cwd=working_directory,
+            input=input,
             capture_output=True,
             text=True,
             timeout=patience(timeout_seconds),
@@ -57,10 +71,13 @@ def output_of(
         raise LabError(
             f"`{shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
         ) from None
-    if done.returncode != 0:
+    except OSError as error:
         raise LabError(
-            f"`{shown}` failed with code {done.returncode}: {(done.stdout + done.stderr).strip()}"
-        )
+            f"`{shown}` cannot be started: {error.strerror}. `make doctor` lists what this machine "
+            f"lacks."
+        ) from error
+    if done.returncode != 0:
+        raise CommandFailed(shown, done)
     return done.stdout
 
 

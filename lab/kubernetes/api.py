@@ -108,7 +108,7 @@ class KubeApi:
     def kubectl(self, *args: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
         """What kubectl, run as the administrator, writes to stdout.
 
-        `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code
+        `input` goes to its stdin (`-f -`). Raises `CommandFailed` when it ends with another code
         than 0, `LabError` when it has not ended in time.
         """
         return run_kubectl(
@@ -293,7 +293,7 @@ def service_account_kubeconfig(
 
     The rules hold in the namespaces of `granted_in`, or in the whole cluster when there are none.
     The token lasts an hour. The namespaces have to exist. Raises
-    `lab.kubernetes.tools.KubectlFailed` when the server refuses a rule.
+    `lab.process.CommandFailed` when the server refuses a rule.
     """
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     objects: list[dict[str, Any]] = [

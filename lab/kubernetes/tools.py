@@ -11,13 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lab.errors import LabError
 from lab.packages import GoModule
-from lab.process import patience, when_busy
+from lab.process import output_of, patience
 
 # What an API server of the lab writes down of the calls made to it: its audit policy. A test reads
 # which rights were made use of.
@@ -62,29 +60,16 @@ def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
 
     Raises `LabError` where the script fails.
     """
-    done = subprocess.run(
-        [str(LUAHEALTH.binary()), str(script), *map(str, objects)],
-        capture_output=True,
-        text=True,
-        timeout=patience(_TIMEOUT_SECONDS),
-    )
-    if done.returncode != 0:
-        raise LabError(f"Argo CD could not run {script}: {done.stderr.strip()}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    command = [LUAHEALTH.binary(), script, *objects]
+    said = output_of(command, timeout_seconds=_TIMEOUT_SECONDS)
+    return [json.loads(line) for line in said.splitlines()]
 
 
 def argo_cd_crds() -> Path:
     """The folder with Argo CD's CRDs, out of the module that the interpreter is built from."""
     command = ["go", "mod", "download", "-json", _ARGO_CD]
-    done = subprocess.run(
-        command, cwd=LUAHEALTH.directory, capture_output=True, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        raise LabError(
-            f"`{' '.join(command)}` failed, so there are no CRDs of Argo CD: "
-            f"{(done.stdout + done.stderr).strip()}"
-        )
-    return Path(json.loads(done.stdout)["Dir"]) / "manifests" / "crds"
+    said = output_of(command, timeout_seconds=300.0, working_directory=LUAHEALTH.directory)
+    return Path(json.loads(said)["Dir"]) / "manifests" / "crds"
 
 
 # Helm, built from the Go module proxy: how a chart is rendered, checked and installed in tests.
@@ -116,17 +101,6 @@ HELM = GoModule(
 )
 
 
-class HelmFailed(LabError):
-    """helm ended with a code other than 0; `said` is what it said.
-
-    For wrong values that is the schema's message.
-    """
-
-    def __init__(self, command: str, *, exit_code: int, said: str) -> None:
-        super().__init__(f"`helm {command}` ended with code {exit_code}: {said}")
-        self.said = said
-
-
 class Helm:
     """Helm with a home of its own in `home`.
 
@@ -147,44 +121,14 @@ class Helm:
     def run(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
         """What helm writes to stdout.
 
-        Raises `HelmFailed` when it ends with another code than 0, `LabError` when it has not ended
-        in time.
+        Raises `CommandFailed` when it ends with another code than 0, `LabError` when it has not
+        ended in time.
         """
-        shown = " ".join(arguments)
-        try:
-            done = subprocess.run(
-                [str(self._binary), *arguments],
-                env=self._environment,
-                capture_output=True,
-                text=True,
-                timeout=patience(timeout_seconds),
-            )
-        except subprocess.TimeoutExpired:
-            raise LabError(
-                f"`helm {shown}` had not ended after {patience(timeout_seconds):.3g} s."
-                f"{when_busy()}"
-            ) from None
-        if done.returncode != 0:
-            raise HelmFailed(
-                shown, exit_code=done.returncode, said=(done.stdout + done.stderr).strip()
-            )
-        return done.stdout
-
-
-# kubectl as a test or a person calls it: one command, as the administrator of one cluster of the
-# lab.
-
-
-class KubectlFailed(LabError):
-    """kubectl ended with a code other than 0; `stderr` is what it said.
-
-    For a rejected object that is the server's message.
-    """
-
-    def __init__(self, command: str, *, exit_code: int, stderr: str) -> None:
-        super().__init__(f"`kubectl {command}` ended with code {exit_code}: {stderr.strip()}")
-        self.exit_code = exit_code
-        self.stderr = stderr
+        return output_of(
+            [self._binary, *arguments],
+            timeout_seconds=timeout_seconds,
+            environment=self._environment,
+        )
 
 
 def run_kubectl(
@@ -198,32 +142,17 @@ def run_kubectl(
     """What kubectl, the part of `binary`, writes to stdout; its cache is beside the kubeconfig.
 
     `input` goes to its stdin (`-f -`), and a `--timeout` in seconds grows with the machine's
-    slowness, as `timeout_seconds` does. Raises `KubectlFailed` when it ends with another code than
+    slowness, as `timeout_seconds` does. Raises `CommandFailed` when it ends with another code than
     0, `LabError` when it has not ended in time.
     """
-    shown = " ".join(arguments)
-    command = [
-        str(binary),
+    command: list[str | Path] = [
+        binary,
         "kubectl",
         f"--kubeconfig={kubeconfig}",
         f"--cache-dir={kubeconfig.parent / 'kubectl'}",
         *map(_with_patience, arguments),
     ]
-    try:
-        done = subprocess.run(
-            command,
-            input=input or "",
-            capture_output=True,
-            text=True,
-            timeout=patience(timeout_seconds),
-        )
-    except subprocess.TimeoutExpired:
-        raise LabError(
-            f"`kubectl {shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
-        ) from None
-    if done.returncode != 0:
-        raise KubectlFailed(shown, exit_code=done.returncode, stderr=done.stderr)
-    return done.stdout
+    return output_of(command, timeout_seconds=timeout_seconds, input=input or "")
 
 
 def _with_patience(argument: str) -> str:

@@ -15,7 +15,6 @@ import base64
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from image import CONSOLE, FORWARDER, OPERATOR, ROLLUP, Edition, packages
 from lab.errors import LabError, say
 from lab.image_archive import architecture
 from lab.kubernetes.tools import Helm
+from lab.process import output_of
 from tools.release import files, krew, oci, plan, verify
 from tools.release.oci import Layout
 from tools.release.plan import Pushed, Tree
@@ -426,19 +426,9 @@ def _texts(tracked: Sequence[str]) -> dict[str, str]:
 
 
 def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=_GIT_TIMEOUT_SECONDS,
-        )
-    except FileNotFoundError:
-        raise LabError("git is not on this machine: `apt-get install git`.") from None
-    if done.returncode != 0:
-        raise LabError(f"`git {' '.join(arguments)}` failed: {done.stderr.strip()}")
-    return done.stdout
+    return output_of(
+        ["git", *arguments], timeout_seconds=_GIT_TIMEOUT_SECONDS, working_directory=ROOT
+    )
 
 
 def _print_refusals(head: str, refused: Sequence[str]) -> None:

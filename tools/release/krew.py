@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from image import packages
-from image.build_tools import run
 from lab.errors import LabError
 from lab.image_archive import sha256
+from lab.process import output_of
 from tools.release import files
 
 MANIFEST = "krew.yaml"
@@ -108,7 +108,7 @@ def try_out(archive: Path, *, version: str, work: Path) -> str:
         packed.extractall(work / "store", filter="data")
     link = work / PROGRAM
     link.symlink_to(Path("store") / PROGRAM)
-    said = run(
+    said = output_of(
         [link, "version"],
         timeout_seconds=_RUN_TIMEOUT_SECONDS,
         environment=packages.with_uv(),

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.build_tools import run
 from lab.errors import LabError
 from lab.kafka import QuotaChange
 from lab.kraft import KraftLab
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.tools import Helm
+from lab.process import output_of
 from lab.proxy import Proxy
 from tidegate_logic.words import rate_words
 from tools import kustomize_base
@@ -201,8 +201,8 @@ class _Trial:
         """The wheel with the packages that pip chooses, as a plugin of kubectl too."""
         (wheel,) = self.released.files.glob("*.whl")
         place = self.work / "command-line"
-        run([sys.executable, "-m", "venv", place], timeout_seconds=_INSTALL_TIMEOUT_SECONDS)
-        run(
+        output_of([sys.executable, "-m", "venv", place], timeout_seconds=_INSTALL_TIMEOUT_SECONDS)
+        output_of(
             [place / "bin" / "pip", "install", "--quiet", wheel],
             timeout_seconds=_INSTALL_TIMEOUT_SECONDS,
         )
@@ -210,7 +210,7 @@ class _Trial:
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             "KUBECONFIG": str(self.kind.kubeconfig),
         }
-        explained = run(
+        explained = output_of(
             [
                 place / "bin" / "kubectl-tidegate",
                 "explain",

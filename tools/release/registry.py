@@ -19,12 +19,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from image.build_tools import run
 from lab import process
 from lab.cache import RunDirectory
 from lab.errors import LabError
 from lab.network import free_port
 from lab.packages import GoModule, unpacked
+from lab.process import output_of
 from tools.release.oci import Layout
 
 REGISTRY = ("docker-registry",)
@@ -163,7 +163,7 @@ class Skopeo:
             "CONTAINERS_REGISTRIES_CONF": str(settings),
             "REGISTRY_AUTH_FILE": str(self.logins or nowhere),
         }
-        return run(
+        return output_of(
             [
                 content / "usr/bin/skopeo",
                 "--insecure-policy",  # signatures are checked apart, with the key of the release
@@ -281,7 +281,7 @@ def checked_by_cosign(references: Sequence[str], public_pem: str, *, folder: Pat
     """
     key = folder / "key.pem"
     key.write_text(public_pem)
-    return run(
+    return output_of(
         [COSIGN.binary(), key, *references],
         timeout_seconds=_ASK_TIMEOUT_SECONDS,
         environment={**os.environ, "DOCKER_CONFIG": str(folder)},

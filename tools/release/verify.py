@@ -20,12 +20,13 @@ from pathlib import Path
 
 import yaml
 
-from image.build_tools import from_tree, run
+from image.build_tools import from_tree
 from image.packages import SITE
 from lab.errors import LabError
 from lab.image_archive import sha256
 from lab.kubernetes.tools import Helm
 from lab.packages import unpacked
+from lab.process import output_of
 from tools.release import files, krew, oci
 from tools.release.oci import Layout
 from tools.release.plan import Pushed
@@ -251,10 +252,10 @@ def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
             f"name."
         )
     # -P and not -I: PYTHONPATH is how the wheel comes before the tree
-    said = run(
+    said = output_of(
         [sys.executable, "-P", "-c", _RUN_COMMAND, work],
         timeout_seconds=_START_TIMEOUT_SECONDS,
-        directory=work,
+        working_directory=work,
         environment={**os.environ, "PYTHONPATH": str(work)},
     )
     if version not in said:
@@ -286,10 +287,10 @@ def start(layout: Layout, *, work: Path, further: Sequence[str] = ()) -> Iterato
         else:
             emulator = unpacked(EMULATOR) / f"usr/bin/qemu-{machine}-static"
             command, how = [str(emulator), "-L", str(root), str(program)], "started in an emulator"
-        said = run(
+        said = output_of(
             [*command, "-s", "-P", "-c", _IMPORT_ALL, root, absent, *further],
             timeout_seconds=_START_TIMEOUT_SECONDS,
-            directory=root,
+            working_directory=root,
             environment={"PYTHONHOME": str(root / "usr"), "PYTHONPATH": str(root / SITE)},
         )
         shutil.rmtree(root)
