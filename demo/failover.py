@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Self
 
-from demo.board import Board, repeated
+from demo.board import Board
 from demo.outcome import PhaseResult, Reaction
 from demo.parts import NAMESPACE, POLICY, Parts, declared_resources, revive, set_fixed_quota
 from demo.script import (
@@ -33,6 +33,7 @@ from lab.episodes import wait_until
 from lab.errors import LabError
 from lab.kafka import BrokersLab
 from lab.load import LoadClient, LoadPlan, ProcessorShare, ProcessorTimes, RateStep
+from lab.process import repeated
 from lab.quota_watch import PRODUCE_KEY, QuotaWatch
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, steady_mean
 

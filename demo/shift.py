@@ -14,12 +14,11 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from demo.board import repeated
 from demo.parts import NAMESPACE, Parts
 from demo.script import BROKER
 from demo.shift_outcome import DELAY_SECONDS, MESSAGE_BYTES, MESSAGES_PER_SECOND, Arrival
 from lab import process
-from lab.process import wait_until
+from lab.process import repeated, wait_until
 from tidegate.queues.names import DUE_HEADER, QueueNames
 
 SHIFT_RESOURCES = Path(__file__).parent / "shift.yaml"

@@ -15,7 +15,7 @@ from typing import Self
 
 from rich.console import Console
 
-from demo.board import Board, repeated
+from demo.board import Board
 from demo.episode import Playing, ThrottlingOutcome, TierStep, played
 from demo.parts import (
     NAMESPACE,
@@ -67,6 +67,7 @@ from lab.episodes import (
     wait_until,
 )
 from lab.load import ProcessorShare, ProcessorTimes
+from lab.process import repeated
 from lab.quota_watch import FETCH_KEY
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 

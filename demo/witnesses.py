@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
-from demo.board import Board, repeated
+from demo.board import Board
 from demo.episode import TierStep
 from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Foretold, Throttles, ThrottleStep
 from demo.parts import NAMESPACE, POLICY
@@ -29,6 +29,7 @@ from demo.script import BROKER, BROKERS, BUSINESSES
 from demo.words import MarkKind
 from lab.episodes import Operation
 from lab.kafka import BrokerPlan, BrokersLab, KafkaLab
+from lab.process import repeated
 from lab.prometheus import PrometheusLab
 from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWatch, QuotaWrite, watched_quotas
 from lab.rates import ByteSeries, growth, steady_mean

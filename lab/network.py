@@ -17,14 +17,17 @@ import random
 import shutil
 import socket
 import threading
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from random import SystemRandom
 
 from lab import cache
 from lab.cache import RunDirectory
 from lab.errors import LabError
-from lab.process import output_of
+from lab.process import output_of, patience
 
 # Free TCP ports that stay free: claimed against other labs on this machine, below the range the
 # kernel hands to clients.
@@ -36,6 +39,18 @@ from lab.process import output_of
 
 _LOWEST, _HIGHEST = 20000, 32000
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def answers(url: str) -> bool:
+    """Whether a server is ready there, be it that it wants a login or knows no such page."""
+    try:
+        urllib.request.urlopen(url, timeout=patience(1)).close()
+    except urllib.error.HTTPError as refused:
+        return refused.code < HTTPStatus.INTERNAL_SERVER_ERROR
+    except OSError:
+        return False
+    return True
+
 
 _lock = threading.Lock()
 _claimed: set[int] = set()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 from lab import cache, process
 from lab.cache import RunDirectory
 from lab.errors import LabError, say
-from lab.network import free_port
+from lab.network import answers, free_port
 from lab.packages import GoModule, uv
 from lab.process import wait_until
 
@@ -187,22 +186,12 @@ def _running(
         ) as server,
     ):
         wait_until(
-            lambda: _answers(f"{endpoint}{probe}"),
+            lambda: answers(f"{endpoint}{probe}"),
             f"{name} to answer",
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=[server],
         )
         yield endpoint
-
-
-def _answers(url: str) -> bool:
-    try:
-        _request("GET", url)
-    except urllib.error.HTTPError:  # it wants a login, so it is there
-        return True
-    except OSError:
-        return False
-    return True
 
 
 def _request(

@@ -15,13 +15,14 @@ import signal
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from lab.errors import LabError, say
 
@@ -79,6 +80,45 @@ def output_of(
     if done.returncode != 0:
         raise CommandFailed(shown, done)
     return done.stdout
+
+
+class Opened(ABC):
+    """Something of the lab for as long as a `with` block lasts; of a start that fails, nothing
+    stays.
+    """
+
+    _stack: ExitStack
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @abstractmethod
+    def _open(self, stack: ExitStack) -> None:
+        """Start all of it; what undoes that goes on the stack."""
+
+
+@contextlib.contextmanager
+def repeated(look: Callable[[], None], *, seconds: float = 1.0) -> Iterator[None]:
+    """Call `look` every so many seconds in a thread, until the context is left."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            look()
+
+    thread = threading.Thread(target=run, name="repeated", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 # Who a recorded pid was: a pid alone may belong to a stranger by the time it is read back.
@@ -256,7 +296,7 @@ def started(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
     """A part of the lab that is made and started once more where its first start fails: on a busy
     machine somebody may have taken one of its ports by then.
     """
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         try:
             part = stack.enter_context(make())
         except LabError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import requests
 from prometheus_api_client.prometheus_connect import PrometheusConnect
@@ -27,7 +27,7 @@ from lab.errors import say
 from lab.kafka import Broker, BrokersLab
 from lab.network import free_port
 from lab.packages import PROMETHEUS, GoModule, unpacked
-from lab.process import Process, patience, wait_until
+from lab.process import Opened, Process, patience, wait_until
 
 # An exporter whose metrics are made up for every scrape, so that counters grow, fall and vanish as
 # a test wants.
@@ -144,7 +144,7 @@ class WebAccess:
         return json.dumps({"tls_server_config": tls, "basic_auth_users": users})
 
 
-class PrometheusLab:
+class PrometheusLab(Opened):
     """A Prometheus on a free port of `host`, scraping `targets`.
 
     A context manager that returns once each was scraped once. With `access` it lets in no one else.
@@ -173,32 +173,25 @@ class PrometheusLab:
         self.scrape_interval_seconds = scrape_interval_seconds
         self._directory = directory
         self._port = free_port(host)
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         refuse_missing("linux", "util-linux", "apt")
-        with ExitStack() as stack:
-            directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
-            self._place = directory
-            self.process = self._start()
-            stack.callback(lambda: self.process.stop())  # the one that runs then
-            wait_until(
-                self._is_ready,
-                "Prometheus to be ready",
-                timeout_seconds=self._start_timeout_seconds,
-                processes=[self.process],
-            )
-            wait_until(
-                self._scrapes_all,
-                "a first scrape of each target",
-                timeout_seconds=self._start_timeout_seconds,
-                processes=[self.process],
-            )
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
+        self._place = directory
+        self.process = self._start()
+        stack.callback(lambda: self.process.stop())  # the one that runs then
+        wait_until(
+            self._is_ready,
+            "Prometheus to be ready",
+            timeout_seconds=self._start_timeout_seconds,
+            processes=[self.process],
+        )
+        wait_until(
+            self._scrapes_all,
+            "a first scrape of each target",
+            timeout_seconds=self._start_timeout_seconds,
+            processes=[self.process],
+        )
 
     @property
     def url(self) -> str:

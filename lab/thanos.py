@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import process
-from lab.network import free_port
+from lab.network import answers, free_port
 from lab.packages import GoModule
 from lab.process import Process, wait_until
 
@@ -82,7 +82,7 @@ def _started(name: str, argv: Sequence[str], directory: Path, http: int) -> Iter
         name, argv, log_path=place / "thanos.log", working_directory=place
     ) as running:
         wait_until(
-            lambda: _is_ready(http),
+            lambda: answers(f"http://127.0.0.1:{http}/-/ready"),
             f"{name} to be ready",
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=[running],
@@ -95,11 +95,3 @@ def _sidecars(port: int) -> int:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/stores", timeout=5) as answer:
         found = json.load(answer)["data"].get("sidecar") or ()
     return sum(not one.get("lastError") for one in found)
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False

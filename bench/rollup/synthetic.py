@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab import process
-from lab.network import free_port
+from lab.network import answers, free_port
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import Process, wait_until
 from tidegate.rollup.fold.broker import DirectionSamples
@@ -84,7 +84,7 @@ class HistoryPrometheus:
             "prometheus", argv, log_path=log_path, working_directory=self._directory, niceness=0
         )
         wait_until(
-            self._is_ready,
+            lambda: answers(f"{self.url}/-/ready"),
             "Prometheus to be ready",
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=[self._process],
@@ -103,13 +103,6 @@ class HistoryPrometheus:
         for body in _requests(series):
             asked = urllib.request.Request(f"{self.url}/api/v1/write", packed(body), _HEADERS)
             urllib.request.urlopen(asked, timeout=_WRITE_TIMEOUT_SECONDS).close()
-
-    def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
 
 
 def _requests(series: Iterable[SeriesSamples]) -> Iterator[bytes]:

@@ -17,13 +17,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lab.cache import RunDirectory
 from lab.errors import say
 from lab.kubernetes.tools import kube_binary, run_kubectl
 from lab.network import free_port
-from lab.process import NICENESS, Process, patience, start, wait_until
+from lab.process import NICENESS, Opened, Process, patience, start, wait_until
 
 # The key that signs ServiceAccount tokens in the lab, made with the standard library alone.
 #
@@ -73,7 +73,7 @@ _CONTROLLERS = (
 )
 
 
-class KubeApi:
+class KubeApi(Opened):
     """A running Kubernetes API for as long as the `with` block lasts.
 
     Attributes are valid inside the block: `server` (the URL), `kubeconfig` (an administrator's),
@@ -88,22 +88,15 @@ class KubeApi:
         self._niceness = niceness
         self._processes: dict[str, Process] = {}
         self._token = secrets.token_hex(16)
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         self._binary = kube_binary()
-        with ExitStack() as stack:
-            self.directory = stack.enter_context(RunDirectory()).path
-            self.kubeconfig = self.directory / "admin.kubeconfig"
-            self._port = free_port(_HOST)
-            self.server = f"https://{_HOST}:{self._port}"
-            stack.callback(self._kill)
-            self._start()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.directory = stack.enter_context(RunDirectory()).path
+        self.kubeconfig = self.directory / "admin.kubeconfig"
+        self._port = free_port(_HOST)
+        self.server = f"https://{_HOST}:{self._port}"
+        stack.callback(self._kill)
+        self._start()
 
     def kubectl(self, *args: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
         """What kubectl, run as the administrator, writes to stdout.

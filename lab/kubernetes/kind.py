@@ -19,7 +19,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from lab import cache
 from lab.cache import RunDirectory
@@ -28,7 +27,7 @@ from lab.kubernetes.kind_image import KIND, NODE_IMAGE, Dockerd, image_inputs, w
 from lab.kubernetes.node import lacks_sys_resource
 from lab.kubernetes.tools import KUBE_NODE, calls_policy, run_kubectl
 from lab.network import Namespace, Network
-from lab.process import output_of, wait_until
+from lab.process import Opened, output_of, wait_until
 
 # A dockerd's data that already holds the image of kind's node: what a KindLab starts from, instead
 # of loading 500 MB each time.
@@ -78,7 +77,7 @@ _LOAD_TIMEOUT_SECONDS = 120.0
 _RESTART_TIMEOUT_SECONDS = 90.0
 
 
-class KindLab:
+class KindLab(Opened):
     """A context manager that returns once the node is Ready and names are answered."""
 
     def __init__(self, network: Network, *, mirrors: Mapping[str, str] | None = None) -> None:
@@ -87,23 +86,20 @@ class KindLab:
         """
         self._network = network
         self._mirrors = dict(mirrors or {})
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         started = time.monotonic()
         prepared = node_data()
-        with ExitStack() as stack:
-            run = stack.enter_context(RunDirectory())
-            self.directory = run.path / "kind"
-            self.kubeconfig = self.directory / "admin.kubeconfig"
-            self._namespace = self._network.add("kind", _HOST_NUMBER)
-            _open_namespace(self._namespace, gateway=self._network.gateway)
-            self._calls = self.directory / "calls"
-            self._engine = stack.enter_context(
-                Dockerd(run, self._namespace, self.directory, prepared=prepared)
-            )
-            self._create()
-            self._stack = stack.pop_all()
+        run = stack.enter_context(RunDirectory())
+        self.directory = run.path / "kind"
+        self.kubeconfig = self.directory / "admin.kubeconfig"
+        self._namespace = self._network.add("kind", _HOST_NUMBER)
+        _open_namespace(self._namespace, gateway=self._network.gateway)
+        self._calls = self.directory / "calls"
+        self._engine = stack.enter_context(
+            Dockerd(run, self._namespace, self.directory, prepared=prepared)
+        )
+        self._create()
         say(
             "kind",
             (
@@ -111,10 +107,6 @@ class KindLab:
                 f"{time.monotonic() - started:.1f} s"
             ),
         )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     @property
     def calls_path(self) -> Path:

@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from lab import cache, process
 from lab.cache import RunDirectory
@@ -37,7 +36,7 @@ from lab.kubernetes.node import (
 from lab.kubernetes.tools import KUBE_NODE, KUBERNETES_VERSION
 from lab.network import Namespace
 from lab.packages import GoModule, unpacked
-from lab.process import Process, output_of, wait_until
+from lab.process import Opened, Process, output_of, wait_until
 
 # A Debian root file system as a tar file, out of the machine's own package mirror: what a container
 # that runs systemd is made of.
@@ -256,7 +255,7 @@ _CONTAINER_ADDRESSES = {"base": "10.196.0.0/16", "size": 24}
 _START_TIMEOUT_SECONDS = 60.0
 
 
-class Dockerd:
+class Dockerd(Opened):
     """A context manager that returns once dockerd answers.
 
     `environment` is all that a client of it needs, and nothing of a person's.
@@ -276,35 +275,28 @@ class Dockerd:
         self._namespace = namespace
         self._directory = directory
         self._cgroup = f"tidegate-{run.lab_id}"
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._directory.mkdir(parents=True)
-            self.environment = self._environment()
-            self._run.record_undo(
-                [
-                    sys.executable,
-                    str(Path(node_remains.__file__)),
-                    self._cgroup,
-                    str(self._directory),
-                ]
-            )
-            stack.callback(node_remains.clear, self._cgroup, self._directory)
-            node.make(self._cgroup)
-            self.process = self._start()
-            stack.callback(self.process.kill)
-            wait_until(
-                self._answers,
-                "dockerd to answer",
-                timeout_seconds=_START_TIMEOUT_SECONDS,
-                processes=[self.process],
-            )
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _open(self, stack: ExitStack) -> None:
+        self._directory.mkdir(parents=True)
+        self.environment = self._environment()
+        self._run.record_undo(
+            [
+                sys.executable,
+                str(Path(node_remains.__file__)),
+                self._cgroup,
+                str(self._directory),
+            ]
+        )
+        stack.callback(node_remains.clear, self._cgroup, self._directory)
+        node.make(self._cgroup)
+        self.process = self._start()
+        stack.callback(self.process.kill)
+        wait_until(
+            self._answers,
+            "dockerd to answer",
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+            processes=[self.process],
+        )
 
     def docker(self, *arguments: str, timeout_seconds: float = 120.0) -> str:
         """What the docker command writes to stdout.

@@ -10,19 +10,16 @@ import json
 import os
 import subprocess
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from lab import process
 from lab.cache import RunDirectory
 from lab.errors import LabError
-from lab.network import free_port
+from lab.network import answers, free_port
 from lab.packages import GoModule, unpacked
 from lab.process import output_of
 from tools.release.oci import Layout
@@ -64,22 +61,12 @@ def local_registry(htpasswd: str = "") -> Iterator[str]:
             environment={"OTEL_TRACES_EXPORTER": "none"},
         ) as started:
             process.wait_until(
-                lambda: _answers(address),
+                lambda: answers(f"http://{address}/v2/"),
                 f"the registry on {address}",
                 timeout_seconds=_START_TIMEOUT_SECONDS,
                 processes=[started],
             )
             yield address
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{address}/v2/", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except urllib.error.HTTPError as refused:
-        return refused.code == HTTPStatus.UNAUTHORIZED
-    except urllib.error.URLError:
-        return False
 
 
 @dataclass(frozen=True)
