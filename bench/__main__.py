@@ -56,8 +56,6 @@ from tidegate.main import tune_collector
 # None: measured once. Its figures stay on the page, with the commit whose bench measured them.
 Part = Callable[[], list[Figure]] | None
 
-# The parts of `make bench` that measure usage rollups, in the order in which a rollup goes on.
-
 
 ROLLUPS: Mapping[str, Part] = {
     "rollup-transport": None,

@@ -176,13 +176,6 @@ def with_note(figures: Sequence[Figure], note: str) -> list[Figure]:
     return [replace(one, note="; ".join(filter(None, [one.note, note]))) for one in figures]
 
 
-# Figures on disk, one file a part, so that parts can be measured one at a time and the page still
-# shows them all.
-#
-# The files are committed: measuring one part on another machine adds to what is there, and every
-# figure keeps its machine.
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """The figures of one part, and when and on what machine they were taken.
@@ -234,10 +227,6 @@ class Records:
 
     def _path(self, part: str) -> Path:
         return self._folder / f"{part}.json"
-
-
-# The page docs/benchmarks.md: our figures with the machine they were measured on, and the peers'
-# beside them.
 
 
 _PEERS = (
@@ -337,10 +326,6 @@ def _measured_then(record: Record) -> str:
 def _surroundings(record: Record) -> str:
     taken = "" if record.stolen_percent is None else f"{record.stolen_percent:g} %"
     return f"{record.load:g} | {taken}"
-
-
-# Measuring again where the host of this virtual machine gave its processors to others: such a run
-# measures the host.
 
 
 _STOLEN_PERCENT = 12.0

@@ -26,9 +26,6 @@ _NAME_HEIGHT = 13
 _QUOTA_TICKS = (1, 2, 5, 10, 20, 60)
 
 
-# Experiments 2 and 3: one episode; 0 on the time axis is when the limit was lowered
-
-
 def episode_plot(episode: Playing, key: str, title: str, description: str) -> Plot:
     """What each tier got, and its quota; names stand at the lines, and above them what to see."""
     since = _seconds_since_the_limit(episode)

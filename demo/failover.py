@@ -37,10 +37,6 @@ from lab.process import repeated
 from lab.quota_watch import PRODUCE_KEY, QuotaWatch
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, steady_mean
 
-# The demo's clients: one producer a partition, all of one user, and what they delivered. Limits
-# come from Kafka alone.
-
-
 TRIAL_BYTES_PER_SECOND = 30_000_000
 # Cold brokers carry a tenth of what they carry once their code is compiled; a machine that is
 # strong enough shows it sooner.

@@ -33,10 +33,6 @@ from lab.packages import KAFKA_3, KAFKA_4, kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
 
-# A part that starts in a thread of its own while the caller starts others, and ends with the
-# caller's context. It knows no parts.
-
-
 T = TypeVar("T")
 
 
@@ -64,10 +60,6 @@ class Beside(Generic[T]):
     def ready(self) -> T:
         """What the part gave when it was open; raises what its opening raised."""
         return self._opened.result()
-
-
-# What the user declares in experiment 1: the files of `examples/`, with this run's addresses and
-# contract filled in, and enforced.
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -114,10 +106,6 @@ def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> N
             member["contract"]["perPartition"]["produce"] = str(contract_bytes_per_second)
 
 
-# What a Kafka administrator does by hand in this experiment: the topic, the fixed quota, and the
-# leader's way home.
-
-
 _TOOL_TIMEOUT_SECONDS = 60.0
 # Little is kept, so that a broker that comes back has little to catch up with.
 _TOPIC_CONFIG = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20)}
@@ -157,10 +145,6 @@ def revive(kafka: BrokersLab, broker: int) -> None:
     """
     kafka.broker(broker).start()
     kafka.restore_preferred_leaders(TOPIC)
-
-
-# What the user declares in experiments 2 and 3, and in 5: `throttling.yaml` and `replication.yaml`
-# with this run's addresses and source of the load filled in.
 
 
 RESOURCES = Path(__file__).parent / "throttling.yaml"

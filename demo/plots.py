@@ -32,7 +32,6 @@ _MARKS = {
     MarkKind.RETURN: ("return", "end"),
     MarkKind.QUOTA: ("quota dotted", "start"),
 }
-# Experiment 1: the total over time
 
 
 def total_plot(outcome: Outcome) -> Plot:
@@ -177,9 +176,6 @@ def _mark_names(outcome: Outcome, strip: Strip, marks: Sequence[Mark]) -> Iterat
         )
 
 
-# Experiment 6: what was due and what was sent, below the broker's NIC
-
-
 def shift_plot(outcome: ShiftOutcome, episode: Playing) -> Plot:
     """The NIC against its limit, and the queue's bytes that were due and that were sent."""
     start = outcome.limited_at_seconds
@@ -233,8 +229,6 @@ def shift_plot(outcome: ShiftOutcome, episode: Playing) -> Plot:
         legend=legend,
     )
 
-
-# Experiment 5: both moves on one time axis
 
 _MOVE_MEAN_SECONDS = 3
 

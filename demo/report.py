@@ -94,9 +94,6 @@ def _megabytes(rate: float) -> str:
     return f"{rate / 1e6:g}"
 
 
-# Experiments 2 and 3
-
-
 def throttling_html(throttling: ThrottlingOutcome) -> str:
     """The part on experiments 2 and 3."""
     most_muted = max(LOWERED, key=cliff_mute_seconds)
@@ -179,9 +176,6 @@ def _quota(quota: int | None) -> str:
     return "no quota" if quota is None else f"{quota / 1e6:.2f} MB/s"
 
 
-# Usage
-
-
 def usage_html(usage: UsageOutcome) -> str:
     """The part on usage; if a command failed, its output."""
     if usage.stored is None or usage.witnesses is None:
@@ -199,9 +193,6 @@ def usage_html(usage: UsageOutcome) -> str:
 
 def _total_bytes(stored: StoredUsage, direction: str) -> int:
     return sum(moved for (_, one), moved in stored.by_broker.items() if one == direction)
-
-
-# Experiment 5
 
 
 def move_html(outcome: MoveOutcome) -> str:
@@ -253,9 +244,6 @@ def _foretold_row(outcome: MoveOutcome, one: Foretold) -> tuple[str, str, str, s
         f"{one.seconds:.0f} s",
         "not known" if off is None else f"{off:.0f} %",
     )
-
-
-# Experiment 6
 
 
 def shift_html(outcome: Outcome) -> str:

@@ -64,9 +64,6 @@ def _check(check: Check) -> dict[str, Any]:
     }
 
 
-# The last run on each Kafka, beside the report.
-
-
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
     """What was measured on another Kafka: its name, the day, and a text for each bound."""

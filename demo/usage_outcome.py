@@ -49,10 +49,6 @@ def rate_before(episode: Playing, level: str) -> float:
     return episode.moved_by(level).mean(first - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS)
 
 
-# The commands that the demo ends with, each as a user would type it in a clone, and one carried
-# out. It judges nothing.
-
-
 TABLES, REPORT = "usage-tables", "usage"
 _TIERS_OF_EXPERIMENT_1 = EXAMPLES / "10-tiers.yaml"
 _LONGEST_SECONDS = 600.0
@@ -246,10 +242,6 @@ def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
     return total
 
 
-# Who saw the run's traffic without the tables: brokers' counters, consumers, and the quotas in
-# Kafka. Nothing here judges.
-
-
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """All until the tables' end, in bytes.
@@ -290,10 +282,6 @@ def witnesses(
             for one in BUSINESSES
         },
     )
-
-
-# The bounds of the demo's usage: tables against others that saw the same traffic without them. What
-# was not found is missed.
 
 
 USAGE = "Usage: the demo's own traffic, rolled up"
@@ -381,10 +369,6 @@ def _within(
     return within(
         USAGE, name, unit, expected=expected, measured=measured, below=percent, above=percent
     )
-
-
-# What the end of the demo leaves: the commands that were run, what the tables say, and what
-# witnesses say of the same time.
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,6 @@ from image.rootfs import add_rollup_parts, make_all
 from lab.errors import LabError
 from lab.process import output_of
 
-# How large the image is, layer by layer, and what each thing that was left out would have added:
-# for people to read.
-
-
 _ROW = "{:<10}{:>14}{:>14}  {}"
 
 

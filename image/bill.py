@@ -33,10 +33,6 @@ from packageurl import PackageURL
 from image.layers import BuiltImage
 from lab.errors import LabError
 
-# Jars as a bill of materials names them: what each says of itself, and its hashes, by which
-# scanners know those that say nothing.
-
-
 _NAME = re.compile(r"(?P<name>.+?)-(?P<version>\d.*)")
 _COORDINATES = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<name>[^/]+)/pom\.properties")
 

@@ -43,10 +43,6 @@ def _row(site: Path, name: str, *, unhashed: Path) -> tuple[str, str, str]:
     return name, f"sha256={digest}", str(len(content))
 
 
-# Programs of Debian's that are run from where they were unpacked, with their own loader and
-# libraries: not this machine's.
-
-
 def from_tree(program: Path, *, base: Path, more_libraries: tuple[Path, ...] = ()) -> list[str]:
     """The words that start `program` with the C library unpacked in `base`.
 
@@ -60,10 +56,6 @@ def from_tree(program: Path, *, base: Path, more_libraries: tuple[Path, ...] = (
         )
     libraries = ":".join(str(place) for place in (loaders[0].parent, *more_libraries))
     return [str(loaders[0]), "--library-path", libraries, str(program)]
-
-
-# An image for a processor that is not this machine's: nothing of it runs here, so what could be
-# wrong with it is looked for.
 
 
 _ELF = b"\x7fELF"

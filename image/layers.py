@@ -226,10 +226,6 @@ def _compressed_bytes(path: Path) -> int:
     return total + len(squeeze.flush())
 
 
-# The images themselves: their layers and what an engine has to know to run them, in one archive
-# each.
-
-
 OUT = packages.ROOT / "out" / "image"
 
 

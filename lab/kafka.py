@@ -32,10 +32,6 @@ from lab.packages import JMX_RULES, jmx_agent, kafka_jars
 from lab.process import Opened, Process, patience, wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 
-# One Kafka 3.9 broker in ZooKeeper mode: its settings, its process and its log. It knows nothing of
-# the other brokers.
-
-
 MAIN_CLASS = "kafka.Kafka"
 START_TIMEOUT_SECONDS = 90
 _LOGIN = "org.apache.kafka.common.security"

@@ -31,9 +31,6 @@ from lab.errors import LabError
 from lab.network import Namespace
 from lab.process import Process
 
-# When a load client may move its next bytes: at a steady rate, in steps, or flat out. It holds no
-# clock; time comes in as a number.
-
 
 @dataclass(frozen=True)
 class RateStep:
@@ -86,10 +83,6 @@ class Pacing:
     def _rate_at(self, elapsed_seconds: float) -> int | None:
         begun = [step for step in self._steps if step.after_seconds <= elapsed_seconds]
         return begun[-1].bytes_per_second if begun else 0
-
-
-# What a load client writes of each second: the rows of its JSON-lines file, and the meter that
-# writes them.
 
 
 @dataclass

@@ -150,10 +150,6 @@ def _lines(log_path: Path) -> int:
     return log_path.read_bytes().count(b"\n")
 
 
-# The jars of Kafka, ZooKeeper and the JMX exporter, from Maven's repositories. It runs none of
-# them.
-
-
 FILES = Path(__file__).parent / "kafka_files"
 JMX_RULES = FILES / "jmx_rules.yml"
 KAFKA_3 = "3.9.2"  # the last that can keep its metadata in ZooKeeper

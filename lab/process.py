@@ -121,9 +121,6 @@ def repeated(look: Callable[[], None], *, seconds: float = 1.0) -> Iterator[None
         thread.join()
 
 
-# Who a recorded pid was: a pid alone may belong to a stranger by the time it is read back.
-
-
 @dataclass(frozen=True)
 class ProcessIdentity:
     """A process for all time: its pid, its start (kernel ticks since boot) and its boot."""
@@ -342,10 +339,6 @@ def _stop_all() -> None:
         left = list(_running)
     for process in left:
         process.stop()
-
-
-# Waiting for a condition within a bound, with an error that shows why it did not come. It starts
-# and stops nothing.
 
 
 LONGEST_PATIENCE_SECONDS = 600.0

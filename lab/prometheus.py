@@ -29,10 +29,6 @@ from lab.network import free_port
 from lab.packages import PROMETHEUS, GoModule, unpacked
 from lab.process import Opened, Process, patience, wait_until
 
-# An exporter whose metrics are made up for every scrape, so that counters grow, fall and vanish as
-# a test wants.
-
-
 # What it shows at its n-th scrape, in Prometheus' text format; scrapes are counted from 0.
 Metrics = Callable[[int], str]
 

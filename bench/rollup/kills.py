@@ -37,10 +37,6 @@ from tidegate.rollup.spark.session import WORKER_DAEMON
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import verify
 
-# What befalls each of many runs, when and for how long, all of it from one number: the same number
-# plans the same again.
-
-
 _EARLY_SHARE = 0.3  # of all blows come before the first rows are written
 _LONGEST_SECONDS = 4.0
 
@@ -139,9 +135,6 @@ class SmallDisk:
         return self.path / "ballast"
 
 
-# Where the processes of a run are, and what it means to strike one of them.
-
-
 _LOOK_SECONDS = 0.02
 
 
@@ -215,10 +208,6 @@ def _killed(pid: int) -> bool:
     return False
 
 
-# Spark's classes as the Java machine wants them, for benchmarks that start it a hundred times;
-# nothing of it is measured.
-
-
 _QUICK = "-XX:TieredStopAtLevel=1 -Xshare:auto -Xlog:disable -Xlog:all=off"
 _LEAST_BYTES = 10_000_000  # Spark's launcher is a Java machine, too, and writes a small one before
 _TIMEOUT_SECONDS = 300
@@ -243,9 +232,6 @@ def java_options(archive: Path, argv: Sequence[str]) -> Mapping[str, str]:
         timeout_seconds=60,
     )
     return {"JAVA_TOOL_OPTIONS": f"-XX:SharedArchiveFile={archive} {_QUICK}"}
-
-
-# Whether two stores say the same: every row of every window, whatever the files are.
 
 
 Rows = Mapping[tuple[str, str], pa.Table]  # by table and window

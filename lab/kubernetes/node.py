@@ -16,10 +16,6 @@ from lab.kubernetes import node_remains
 from lab.kubernetes.tools import PAUSE
 from lab.packages import GoModule, unpacked
 
-# The container engine and network tools of a node, out of Debian packages unpacked into the cache:
-# nothing is installed or enabled.
-
-
 # Most machines have some of these already, in the same versions.
 IPTABLES_LIBRARIES = (
     "libxtables12",
@@ -135,9 +131,6 @@ def _inherit_processors(hierarchy: Path, cgroup: str) -> None:
                 (group / name).write_text(allowed)
 
 
-# The names of a cluster: CoreDNS, built from the Go module proxy.
-
-
 COREDNS_VERSION = "v1.12.1"
 
 COREDNS = GoModule(
@@ -149,10 +142,6 @@ COREDNS = GoModule(
     f"minutes on two cores, only this once",
     packages_compiled=1300,
 )
-
-
-# The image of the container that holds a Pod's namespaces open: one static program, built here, so
-# that nothing is pulled.
 
 
 PAUSE_IMAGE = "localhost/pause:lab"

@@ -107,9 +107,6 @@ def _without_times(packed: Path) -> bytes:
     return gzip.compress(plain.getvalue(), mtime=_UNDATED)
 
 
-# What `kubectl apply` takes without Helm.
-
-
 _HEAD = """\
 # Tidegate {version}, for clusters without Helm: namespace, custom resource definitions, operator.
 #   kubectl apply --server-side -f install.yaml
@@ -143,9 +140,6 @@ def in_order(rendered: str, *, version: str) -> str:
     return _HEAD.format(version=version) + kustomize_base.without_helms(joined)
 
 
-# The images of a release: the same layers as `make image` has, for every processor.
-
-
 PlatformLayers = tuple[Sequence[Layer], PlatformImage]
 
 
@@ -173,9 +167,6 @@ def write_bills(out: Path, edition: Edition, images: Iterable[PlatformLayers]) -
         write_bill(BuiltImage(bill, name, image_id, layers, edition), bill)
         bills.append(bill)
     return bills
-
-
-# Checksums, as `sha256sum --check` reads them.
 
 
 def checksums(files: Iterable[Path]) -> str:

@@ -137,9 +137,6 @@ def _compressed(squeeze: Any, content: Any) -> Iterator[bytes]:
     yield squeeze.flush()
 
 
-# What a release puts into a registry.
-
-
 def add_image(
     layout: Layout, images: Sequence[PlatformImage], tag: str, *, annotations: Mapping[str, str]
 ) -> str:
