@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.control.world import CRDS
+from bench.control.world import CRDS, resource
 from bench.results import Figure, cost_of
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
@@ -180,11 +180,6 @@ def _objects(
     member = {"name": "shop", "user": "shop", "topics": [_NAME], "contract": contract}
     tier = {"policyRef": {"name": _NAME}, "level": "L0", "members": [member]}
     return [
-        {
-            "apiVersion": "tidegate.io/v1alpha1",
-            "kind": kind,
-            "metadata": {"name": _NAME, "namespace": "default"},
-            "spec": spec,
-        }
-        for kind, spec in (("BrokerBandwidthPolicy", policy), ("BusinessTier", tier))
+        resource("BrokerBandwidthPolicy", _NAME, policy),
+        resource("BusinessTier", _NAME, tier),
     ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.control.world import GROUP, POLICY, VERSION, OnKubernetes
+from bench.control.world import POLICY, OnKubernetes, metrics_of, operator_beside, resource
 from bench.replication.parts import (
     MB,
     POLICIES,
@@ -24,7 +24,6 @@ from bench.replication.parts import (
     brokers_with_nics,
     declared,
     keep_seconds,
-    operator_beside,
     play,
     replication_policy,
     temporary_log,
@@ -35,7 +34,7 @@ from lab.java import start_java
 from lab.kafka import BrokersLab
 from lab.packages import kafka_jars
 from lab.process import wait_until
-from lab.prometheus import PrometheusLab, monitoring
+from lab.prometheus import monitoring
 
 FULL_NIC = 100 * MB
 CUT_TO = 0.97  # escalation.cutToPercent's default
@@ -45,17 +44,6 @@ _BEFORE_SECONDS = 30
 _L0_LOSS_PERCENT = 3.0
 _SLOWER_THAN_SPARE = 1.25
 _READ, _MOVED = "read", "moved"
-
-
-def metrics_of(prometheus: PrometheusLab) -> dict[str, Any]:
-    """spec.metrics of a policy whose brokers have NICs of their own."""
-    return {
-        "prometheus": {"url": prometheus.url},
-        "preset": "NodeExporter",
-        "brokerIdentity": {"label": "broker"},
-        "scrapeIntervalSeconds": 1,
-        "staleAfterSeconds": 15,
-    }
 
 
 def tier_of(business: Business, topic: str) -> dict[str, Any]:
@@ -73,12 +61,7 @@ def tier_of(business: Business, topic: str) -> dict[str, Any]:
     }
     if business.throttled is not None:
         spec["throttledRates"] = {"perBroker": {"fetch": str(business.throttled)}}
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "BusinessTier",
-        "metadata": {"name": business.level.lower()},
-        "spec": spec,
-    }
+    return resource("BusinessTier", business.level.lower(), spec)
 
 
 def limits(nic: int, percent: int = 100) -> dict[str, Any]:
@@ -110,7 +93,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
         kafka = stack.enter_context(brokers_with_nics(nic, users=("checkout",)))
         prometheus = stack.enter_context(monitoring(kafka))
         log = temporary_log()
-        on = stack.enter_context(operator_beside([kafka], log))
+        on = stack.enter_context(operator_beside(kafka, log))
         view = Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         kafka.create_topic(_MOVED, [[1]] * _PARTITIONS)
@@ -138,7 +121,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
                     "rate": {"min": str(nic // 20)},
                 }
             },
-            metrics=metrics_of(prometheus),
+            metrics=metrics_of(kafka, prometheus),
             brokers=limits(nic),
         )
         with declared(on, [(POLICIES, policy), ("businesstiers", tier_of(checkout, _READ))]):

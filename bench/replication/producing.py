@@ -14,15 +14,14 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from bench.control.world import POLICY, OnKubernetes
-from bench.replication.follow import fill, limits, metrics_of, tier_of
+from bench.control.world import POLICY, OnKubernetes, metrics_of, operator_beside
+from bench.replication.follow import fill, limits, tier_of
 from bench.replication.parts import (
     MB,
     POLICIES,
     Replication,
     brokers_with_nics,
     declared,
-    operator_beside,
     replication_policy,
     temporary_log,
 )
@@ -53,13 +52,13 @@ def producing_figures(lab: type[KafkaLab] | type[KraftLab], name: str) -> list[F
     with ExitStack() as stack:
         kafka = stack.enter_context(brokers_with_nics(NIC, users=("checkout",), lab=lab))
         prometheus = stack.enter_context(monitoring(kafka))
-        on = stack.enter_context(operator_beside([kafka], temporary_log()))
+        on = stack.enter_context(operator_beside(kafka, temporary_log()))
         kafka.create_topic(_READ, [[1]])
         kafka.create_topic(_TOPIC, [[1, 2]] * _PARTITIONS)
         fill_topic(kafka, _READ)
         fill(kafka, _TOPIC, _MOVED_BYTES)
         stack.enter_context(_producing(kafka))
-        bench = _Bench(kafka, Replication(kafka), on, metrics_of(prometheus), checkout)
+        bench = _Bench(kafka, Replication(kafka), on, metrics_of(kafka, prometheus), checkout)
         fixed = bench.seconds_until_reported()
         move = bench.move()
         recovery = bench.recover()

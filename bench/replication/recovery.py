@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from bench.control.world import POLICY
-from bench.replication.follow import fill, limits, metrics_of, tier_of
+from bench.control.world import POLICY, metrics_of, operator_beside
+from bench.replication.follow import fill, limits, tier_of
 from bench.replication.parts import (
     MB,
     POLICIES,
@@ -21,7 +21,6 @@ from bench.replication.parts import (
     brokers_with_nics,
     declared,
     keep_seconds,
-    operator_beside,
     replication_policy,
     temporary_log,
 )
@@ -72,7 +71,7 @@ def recovery_figures(nic: int, behind: int) -> list[Figure]:
         kafka = stack.enter_context(brokers_with_nics(nic, users=users))
         prometheus = stack.enter_context(monitoring(kafka))
         log = temporary_log()
-        on = stack.enter_context(operator_beside([kafka], log))
+        on = stack.enter_context(operator_beside(kafka, log))
         view = Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         fill_topic(kafka, _READ)
@@ -84,7 +83,7 @@ def recovery_figures(nic: int, behind: int) -> list[Figure]:
             kafka,
             POLICY,
             {"recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": str(nic // 2)}}},
-            metrics=metrics_of(prometheus),
+            metrics=metrics_of(kafka, prometheus),
             brokers=limits(nic, _LIMIT_PERCENT),
         )
         tiers = [("businesstiers", tier_of(one, _READ)) for one in those]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from bench.control.world import OnKubernetes
+from bench.control.world import OnKubernetes, operator_beside
 from bench.replication.parts import (
     KIB,
     MB,
@@ -19,7 +19,6 @@ from bench.replication.parts import (
     Replication,
     brokers_with_nics,
     declared,
-    operator_beside,
     play,
     replication_policy,
 )
@@ -51,7 +50,7 @@ def seed_figures(size: int = SIZE) -> list[Figure]:
             for topic, (leader, _) in zip(TOPICS, ends, strict=True):
                 clusters[name].create_topic(topic, [[leader]])
                 fill_topic(clusters[name], topic, total_bytes=size)
-        on = stack.enter_context(operator_beside(list(clusters.values())))
+        on = stack.enter_context(operator_beside(next(iter(clusters.values()))))
         rate = {"max": str(RATE), "min": "100k"}
         policies = [
             replication_policy(
