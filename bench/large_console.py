@@ -5,8 +5,6 @@ whenever a line comes on standard input: so many members are throttled then, and
 when the pass is over.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import threading

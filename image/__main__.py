@@ -3,8 +3,6 @@
 Both go into out/image/.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

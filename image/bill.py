@@ -5,8 +5,6 @@ layers themselves, so it names what is in them and not what was meant to be. The
 same bill.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tarfile

@@ -3,8 +3,6 @@
 It makes records right and compiles modules.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

@@ -4,8 +4,6 @@ Licences, copyright files and *.dist-info stay: people and scanners need them. S
 file: an error's traceback shows its lines.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib

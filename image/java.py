@@ -5,8 +5,6 @@ libraries for fonts and sound. What is here has the same bytes each time, but fo
 gets the same security updates.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -5,8 +5,6 @@ are compiled by Debian's Python. What rollups need lies between the packages and
 that nodes share what is below, and a new version stays small for them, too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

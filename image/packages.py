@@ -4,8 +4,6 @@ No Debian package runs its install script: what those would have made, and what 
 a system around it, is made here by hand. There is no shell and no package manager in it.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

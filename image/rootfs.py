@@ -5,8 +5,6 @@ They go from what changes seldom to what changes always. The Dockerfile copies t
 with apt-get, and Python 3.11 with nothing but its standard library.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from image import build_tools, cuts, packages

@@ -4,8 +4,6 @@ It runs as its own user, on a file system that is read-only but for /tmp. It sho
 operator loads is there and compiled. What it does in a cluster is the business of `make e2e`.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import tarfile

@@ -4,8 +4,6 @@ The catalog is `RESTCatalogServer`, against which that project tests clients of 
 the project's Java library behind its own HTTP server. It looks at no login.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -9,8 +9,6 @@ They are on loopback, or each in a network namespace of its own.
 It writes no quota and makes no traffic.
 """
 
-from __future__ import annotations
-
 import re
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ client of its own, so that a broker killed in between never leaves a stale conne
 most `_TIMEOUT_SECONDS` for its answer.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 import warnings

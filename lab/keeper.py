@@ -4,8 +4,6 @@ See `lab.standing`. It opens the parts as any test would, records where they ans
 SIGTERM closes them in order.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

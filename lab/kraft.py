@@ -8,8 +8,6 @@ What tests do with its brokers is what they do with those of `lab.kafka`. It wri
 makes no traffic.
 """
 
-from __future__ import annotations
-
 import base64
 import secrets
 from collections.abc import Callable, Mapping, Sequence

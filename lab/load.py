@@ -15,8 +15,6 @@ Every client ends by itself, after its time or its bytes, whichever comes first,
 loopback or lab addresses only.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import os
@@ -255,7 +253,7 @@ class LoadPlan:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> LoadPlan:
+    def from_json(cls, text: str) -> Self:
         """What `to_json` wrote."""
         fields = json.loads(text)
         fields["partitions"] = tuple(fields["partitions"])

@@ -8,8 +8,6 @@ Prometheus, the operator) stay in the namespace of the lab itself. Addresses com
 Nothing is routed beyond the bridge.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

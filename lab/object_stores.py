@@ -4,8 +4,6 @@ Each keeps its objects in memory, takes any login of its own, and is there withi
 Python with packages of its own, so that none of them is in the product's environment.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import urllib.request

@@ -3,8 +3,6 @@
 It holds no queries of the product; it only scrapes and answers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """Thanos on loopback: a sidecar beside each Prometheus, and one Query that puts them together."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 It knows nothing of Kafka's znodes.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ nothing can be fixed, with 1 where an advisory names a version that fixes it, wi
 something could not be asked about: nothing is known of that then, and it says so.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -5,8 +5,6 @@ by the clock, cold and with nothing to change. The garbage collector runs as alw
 decision before is let go while the next one is made, as in the operator.
 """
 
-from __future__ import annotations
-
 import time
 from statistics import median
 from time import perf_counter

@@ -5,8 +5,6 @@ chroot of that ZooKeeper, and brokers that only answer who leads what. Answers o
 reach the operators 100 ms late; it gets the processor first, as if it had a machine of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ Prometheus shares the machine. What came out is held against what was made: a fa
 a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ resources with, k8s.io/apiextensions-apiserver. It is built once for each versio
 pins of its own. Only `make test-crds` needs it: the builds take minutes.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ collection, namespace deletion), on loopback and without root. `node` gives it a
 lives in one directory and is deleted at the end.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

@@ -11,8 +11,6 @@ as they would leave a real node; the API is reached from the machine at the same
 whose network enforces no NetworkPolicy. Nothing is routed beyond the bridge.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

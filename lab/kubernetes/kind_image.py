@@ -6,8 +6,6 @@ bridge is the network of its one node. kind's files come out of its Go module; n
 and nothing shows on which machine it was made.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

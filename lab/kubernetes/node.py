@@ -2,8 +2,6 @@
 the image that holds a Pod's namespaces open. `kind` and `kind_image` put them together.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -8,8 +8,6 @@
 What it leaves is in out/release/VERSION/. Exit code 0, or 1 with the reasons on stderr.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

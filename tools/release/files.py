@@ -4,8 +4,6 @@ Each is made from the tree and from the digests of images; none is fetched from 
 on the same tree, with the same Debian, write the same bytes, except for signatures.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

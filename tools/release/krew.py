@@ -4,8 +4,6 @@ The archive has our wheel, the versions of the packages that it was tested with,
 runs it with uv. So one archive serves Linux and macOS on every processor.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

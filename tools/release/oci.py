@@ -4,8 +4,6 @@ The same content has the same digest: JSON has one spelling, and gzip no time. N
 to a registry, runs a program, or knows a key.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

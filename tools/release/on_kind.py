@@ -5,8 +5,6 @@ through a mirror that stands for the registry's host: a way from the lab's bridg
 loopback. The Kafka beside it is one broker without ZooKeeper.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ All but OpenSSL are Debian's, unpacked and not installed. Logins are those that 
 Helm share (`~/.docker/config.json`), or such a file's content in REGISTRY_LOGIN.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -14,7 +12,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lab import process
 from lab.cache import RunDirectory
@@ -206,13 +204,13 @@ class SigningKey:
             )
 
     @classmethod
-    def made(cls) -> SigningKey:
+    def made(cls) -> Self:
         """A new key, kept nowhere: for a dry run."""
         options = ["genpkey", "-algorithm", "EC", "-pkeyopt", f"ec_paramgen_curve:{_CURVE}"]
         return cls(_openssl(options, b"").decode())
 
     @classmethod
-    def read(cls, path: str, password_path: str = "") -> SigningKey:
+    def read(cls, path: str, password_path: str = "") -> Self:
         """The key in a file or a pipe, with the password in another where it has one.
 
         Both are read to their end, once. Raises `LabError` when there is no key or it is none.

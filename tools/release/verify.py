@@ -3,8 +3,6 @@
 Each check raises `LabError` with what is wrong, and returns a line for people about what was found.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import os
