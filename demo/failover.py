@@ -11,22 +11,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Self
 
+from demo import script
 from demo.board import Board
 from demo.outcome import PhaseResult, Reaction
 from demo.parts import NAMESPACE, POLICY, Parts, declared_resources, revive, set_fixed_quota
-from demo.script import (
-    HEALTHY_LEADERS,
-    LEADERS_AFTER_KILL,
-    ORPHAN,
-    TOPIC,
-    USER,
-    VICTIM,
-    Phase,
-    Scale,
-    Step,
-    Windows,
-    quota_of,
-)
 from demo.witnesses import LeaderWatch, counted_by_brokers
 from demo.words import MarkKind
 from lab.episodes import wait_until
@@ -79,7 +67,7 @@ def producers(
             partition: stack.enter_context(
                 _client(kafka, partition, offered=offered_bytes_per_second, seconds=seconds)
             )
-            for partition in HEALTHY_LEADERS
+            for partition in script.HEALTHY_LEADERS
         }
         yield Producers(clients)
 
@@ -104,12 +92,12 @@ def _client(kafka: BrokersLab, partition: int, *, offered: int, seconds: float) 
         name=f"partition-{partition}-{offered}",
         mode="produce",
         bootstrap_servers=kafka.sasl_bootstrap_servers,
-        topic=TOPIC,
+        topic=script.TOPIC,
         partitions=(partition,),
         duration_seconds=seconds,
         max_bytes=int(offered * seconds),
-        user=USER,
-        password=kafka.password(USER),
+        user=script.USER,
+        password=kafka.password(script.USER),
         client_id=f"demo-{partition}",
         steps=(RateStep(0, offered),),
     )
@@ -133,8 +121,8 @@ class Play:
         quota: QuotaWatch,
         leaders: LeaderWatch,
         *,
-        scale: Scale,
-        windows: Windows,
+        scale: script.Scale,
+        windows: script.Windows,
     ) -> None:
         self._parts = parts
         self._board = board
@@ -146,12 +134,12 @@ class Play:
         self._producers: Producers | None = None
         self._killed_at = 0.0
         self._steps = {
-            Step.SET_FIXED_QUOTA: self._set_fixed_quota,
-            Step.START_PRODUCERS: self._start_producers,
-            Step.KILL_BROKER: self._kill_broker,
-            Step.REVIVE_BROKER: self._revive_broker,
-            Step.APPLY_RESOURCES: self._apply_resources,
-            Step.PATCH_TO_MEAN: self._patch_to_mean,
+            script.Step.SET_FIXED_QUOTA: self._set_fixed_quota,
+            script.Step.START_PRODUCERS: self._start_producers,
+            script.Step.KILL_BROKER: self._kill_broker,
+            script.Step.REVIVE_BROKER: self._revive_broker,
+            script.Step.APPLY_RESOURCES: self._apply_resources,
+            script.Step.PATCH_TO_MEAN: self._patch_to_mean,
         }
 
     def __enter__(self) -> Self:
@@ -160,7 +148,7 @@ class Play:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def run_phase(self, phase: Phase) -> PhaseResult:
+    def run_phase(self, phase: script.Phase) -> PhaseResult:
         """Take the phase's steps, settle, measure, and put the result on the board."""
         self._take(phase, phase.preparation)
         begin = time.time()
@@ -175,7 +163,7 @@ class Play:
         self._board.say(f"measured  {phase.title}: {result.total / 1e6:.1f} MB/s in total")
         return result
 
-    def _take(self, phase: Phase, steps: tuple[Step, ...]) -> None:
+    def _take(self, phase: script.Phase, steps: tuple[script.Step, ...]) -> None:
         for step in steps:
             self._board.show_activity(phase.title, step.value)
             self._steps[step]()
@@ -189,7 +177,7 @@ class Play:
     def reaction(self) -> Reaction:
         """How fast the last kill was answered, by the times of the watches."""
         elected = self._leaders.leader_elected_at(
-            ORPHAN, other_than=VICTIM, after_seconds=self._killed_at
+            script.ORPHAN, other_than=script.VICTIM, after_seconds=self._killed_at
         )
         corrected = 2 * self._scale.contract_bytes_per_second
         writes = (
@@ -201,7 +189,7 @@ class Play:
         return Reaction(self._killed_at, elected, committed)
 
     def _measure(
-        self, phase: Phase, begin: float, *, measured_from: float, processor: ProcessorShare
+        self, phase: script.Phase, begin: float, *, measured_from: float, processor: ProcessorShare
     ) -> PhaseResult:
         length = self._windows.measure_seconds
         return PhaseResult(
@@ -214,25 +202,25 @@ class Play:
                 partition: steady_mean(one, measured_from, length)
                 for partition, one in self.series().items()
             },
-            quota=self._quota.quotas()[USER],
+            quota=self._quota.quotas()[script.USER],
             counted_by_brokers=counted_by_brokers(
                 self._parts.prometheus.ready(), measured_from, length_seconds=length
             ),
             processor=processor,
         )
 
-    def _wait(self, phase: Phase, activity: str, seconds: float) -> None:
+    def _wait(self, phase: script.Phase, activity: str, seconds: float) -> None:
         self._board.show_activity(phase.title, activity)
         wait_until(lambda: False, self._parts.operator, longest_seconds=seconds)
 
-    def _await_quota(self, phase: Phase) -> None:
+    def _await_quota(self, phase: script.Phase) -> None:
         """Wait for the quota that the regime should bring.
 
         When it does not come, the phase is measured all the same and misses.
         """
-        quota = quota_of(phase, self._scale.contract_bytes_per_second)
+        quota = script.quota_of(phase, self._scale.contract_bytes_per_second)
         self._board.show_activity(phase.title, f"waiting for the quota of {quota / 1e6:g} MB/s")
-        if not self._quota.wait_for(USER, quota, timeout_seconds=_QUOTA_TIMEOUT_SECONDS):
+        if not self._quota.wait_for(script.USER, quota, timeout_seconds=_QUOTA_TIMEOUT_SECONDS):
             missing = (
                 f"no quota of {quota / 1e6:g} MB/s came within {_QUOTA_TIMEOUT_SECONDS:g} "
                 f"s; measuring what is there"
@@ -242,11 +230,11 @@ class Play:
     def _set_fixed_quota(self) -> None:
         self._command(
             f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for user "
-            f"{USER}"
+            f"{script.USER}"
         )
         set_fixed_quota(
             self._parts.kafka,
-            USER,
+            script.USER,
             key=PRODUCE_KEY,
             bytes_per_second=self._scale.contract_bytes_per_second,
         )
@@ -262,21 +250,25 @@ class Play:
 
     def _kill_broker(self) -> None:
         self._killed_at = time.time()
-        self._board.mark(self._killed_at, MarkKind.KILL, Step.KILL_BROKER.value)
-        self._parts.kafka.broker(VICTIM).kill()
+        self._board.mark(self._killed_at, MarkKind.KILL, script.Step.KILL_BROKER.value)
+        self._parts.kafka.broker(script.VICTIM).kill()
         if not self._leaders.wait_for_leader(
-            ORPHAN, LEADERS_AFTER_KILL[ORPHAN], timeout_seconds=_ELECTION_TIMEOUT_SECONDS
+            script.ORPHAN,
+            script.LEADERS_AFTER_KILL[script.ORPHAN],
+            timeout_seconds=_ELECTION_TIMEOUT_SECONDS,
         ):
             raise LabError(
-                f"Kafka elected no new leader of partition {ORPHAN} within "
+                f"Kafka elected no new leader of partition {script.ORPHAN} within "
                 f"{_ELECTION_TIMEOUT_SECONDS:g} s after the kill."
             )
 
     def _revive_broker(self) -> None:
-        self._command(f"broker {VICTIM} is started again")
-        revive(self._parts.kafka, VICTIM)
+        self._command(f"broker {script.VICTIM} is started again")
+        revive(self._parts.kafka, script.VICTIM)
         self._board.mark(
-            time.time(), MarkKind.RETURN, f"broker {VICTIM} leads partition {ORPHAN} again"
+            time.time(),
+            MarkKind.RETURN,
+            f"broker {script.VICTIM} leads partition {script.ORPHAN} again",
         )
 
     def _apply_resources(self) -> None:

@@ -11,27 +11,10 @@ from itertools import groupby
 from jinja2 import Environment
 from markupsafe import Markup
 
-from demo import episode_plots, plots
+from demo import episode_plots, plots, script
 from demo.episode import Playing, ThrottlingOutcome, left_out_words, throttling_checks
 from demo.move_outcome import Foretold, Move, MoveOutcome, moved_words
 from demo.outcome import Outcome
-from demo.script import (
-    BROKER,
-    BROKERS,
-    BUSINESSES,
-    CLIFF_SECONDS_BETWEEN_LEVELS,
-    CONTRACT,
-    HEALTHY_LEADERS,
-    HIGH_LIMIT,
-    LIMIT,
-    LOWERED,
-    NIC,
-    NIC_LIMIT,
-    READER,
-    USER,
-    WANTED,
-    cliff_mute_seconds,
-)
 from demo.shift_outcome import (
     DELAY_SECONDS,
     LATEST_SECONDS,
@@ -57,10 +40,10 @@ def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
         outcome=outcome,
         earlier=earlier,
         style=template_text("page.css"),
-        user=USER,
+        user=script.USER,
         contract=contract,
-        promised=contract * len(HEALTHY_LEADERS),
-        brokers=BROKERS,
+        promised=contract * len(script.HEALTHY_LEADERS),
+        brokers=script.BROKERS,
         below=RATE_BELOW_PERCENT,
         above=RATE_ABOVE_PERCENT,
         checks=[
@@ -96,18 +79,18 @@ def _megabytes(rate: float) -> str:
 
 def throttling_html(throttling: ThrottlingOutcome) -> str:
     """The part on experiments 2 and 3."""
-    most_muted = max(LOWERED, key=cliff_mute_seconds)
+    most_muted = max(script.LOWERED, key=script.cliff_mute_seconds)
     return _render(
         "throttling.html",
         outcome=throttling,
-        broker=BROKER,
-        businesses=BUSINESSES,
-        contract=CONTRACT,
-        wanted=WANTED,
-        limit=LIMIT,
-        high=HIGH_LIMIT,
-        between=CLIFF_SECONDS_BETWEEN_LEVELS,
-        mute=cliff_mute_seconds(most_muted),
+        broker=script.BROKER,
+        businesses=script.BUSINESSES,
+        contract=script.CONTRACT,
+        wanted=script.WANTED,
+        limit=script.LIMIT,
+        high=script.HIGH_LIMIT,
+        between=script.CLIFF_SECONDS_BETWEEN_LEVELS,
+        mute=script.cliff_mute_seconds(most_muted),
         compared=list(_compared(throttling)),
         steps=list(_steps(throttling)),
         left_out="" if throttling.left_out is None else left_out_words(throttling.left_out),
@@ -137,7 +120,7 @@ def _figure(check: Check | None) -> str:
 
 
 def _writes(episode: Playing) -> str:
-    return str(sum(len(episode.written(each.level)) for each in BUSINESSES))
+    return str(sum(len(episode.written(each.level)) for each in script.BUSINESSES))
 
 
 def _nic_at_rest(episode: Playing) -> str:
@@ -185,7 +168,7 @@ def usage_html(usage: UsageOutcome) -> str:
         usage=usage,
         page=f"{REPORT}/report.html",
         tables=f"out/demo/{TABLES}",
-        delayed=[(one.level, usage.witnesses.held_back[one.level]) for one in LOWERED],
+        delayed=[(one.level, usage.witnesses.held_back[one.level]) for one in script.LOWERED],
         fetched=_total_bytes(usage.stored, "fetch"),
         produced=_total_bytes(usage.stored, "produce"),
     )
@@ -200,10 +183,10 @@ def move_html(outcome: MoveOutcome) -> str:
     return _render(
         "move.html",
         outcome=outcome,
-        broker=BROKER,
-        reader=READER,
-        nic=NIC,
-        limit=NIC_LIMIT,
+        broker=script.BROKER,
+        reader=script.READER,
+        nic=script.NIC,
+        limit=script.NIC_LIMIT,
         moved=moved_words(),
         compared=list(_moves_compared(outcome)),
         foretold=[_foretold_row(outcome, one) for one in outcome.foretold],
@@ -254,7 +237,7 @@ def shift_html(outcome: Outcome) -> str:
         "shift.html",
         outcome=outcome.shift,
         episode=outcome.throttling.tidegate,
-        broker=BROKER,
+        broker=script.BROKER,
         delay=DELAY_SECONDS,
         latest=LATEST_SECONDS,
         rate=RATE,
