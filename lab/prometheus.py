@@ -25,7 +25,7 @@ from lab.errors import say
 from lab.kafka import Broker, BrokersLab
 from lab.network import free_port
 from lab.packages import PROMETHEUS, GoModule, unpacked
-from lab.process import Opened, Process, patience, wait_until
+from lab.process import NICENESS, Opened, Process, patience, wait_until
 
 # What it shows at its n-th scrape, in Prometheus' text format; scrapes are counted from 0.
 Metrics = Callable[[int], str]
@@ -143,7 +143,7 @@ class PrometheusLab(Opened):
 
     A context manager that returns once each was scraped once. With `access` it lets in no one else.
     With `configuration` it scrapes by that, in which `targets` are to be.
-    Without, every series gets these `labels`.
+    Without, every series gets these `labels`. `options` are further ones of its command.
     """
 
     def __init__(
@@ -157,7 +157,11 @@ class PrometheusLab(Opened):
         access: WebAccess | None = None,
         configuration: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        niceness: int = NICENESS,
     ) -> None:
+        self._options = options
+        self._niceness = niceness
         self._given = configuration
         self._labels = labels or {}
         self._start_timeout_seconds = start_timeout_seconds
@@ -172,14 +176,8 @@ class PrometheusLab(Opened):
         refuse_missing("linux", "util-linux", "apt")
         directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
         self._place = directory
-        self.process = self._start()
         stack.callback(lambda: self.process.stop())  # the one that runs then
-        wait_until(
-            self._is_ready,
-            "Prometheus to be ready",
-            timeout_seconds=self._start_timeout_seconds,
-            processes=[self.process],
-        )
+        self.restart()
         wait_until(
             self._scrapes_all,
             "a first scrape of each target",
@@ -228,7 +226,7 @@ class PrometheusLab(Opened):
             )
 
     def restart(self) -> None:
-        """Start it again on the same address with all its samples, after `process.kill`.
+        """Start it, again on the same address with all its samples after `process.kill`.
 
         Returns once it is ready.
         """
@@ -250,12 +248,17 @@ class PrometheusLab(Opened):
             f"--config.file={directory}/prometheus.yml",
             f"--storage.tsdb.path={directory}/data",
             f"--web.listen-address={self._host}:{self._port}",
+            *self._options,
         ]
         if self._access is not None:
             self.admit(self._access)
             argv.append(f"--web.config.file={directory}/web.yml")
         return process.start(
-            "prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory
+            "prometheus",
+            argv,
+            log_path=directory / "prometheus.log",
+            working_directory=directory,
+            niceness=self._niceness,
         )
 
     def _configuration(self) -> Mapping[str, Any]:

@@ -189,14 +189,14 @@ class Targets:
 
     def _break(self, kind: Kind) -> None:
         if kind is Kind.PROMETHEUS:
-            self._prometheus.kill()
+            self._prometheus.process.kill()
         elif self._disk is not None:
             self._disk.fill()
 
     def _recover(self, blow: Blow) -> None:
         time.sleep(blow.lasts_seconds)
         if blow.kind is Kind.PROMETHEUS:
-            self._prometheus.start()
+            self._prometheus.restart()
         elif self._disk is not None:
             self._disk.free()
 

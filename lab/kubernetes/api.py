@@ -6,7 +6,6 @@ collection, namespace deletion), on loopback and without root. `node` gives it a
 lives in one directory and is deleted at the end.
 """
 
-import base64
 import http.client
 import json
 import secrets
@@ -21,36 +20,13 @@ from lab.cache import RunDirectory
 from lab.errors import say
 from lab.kubernetes.tools import kube_binary, run_kubectl
 from lab.network import free_port
-from lab.process import NICENESS, Opened, Process, patience, start, wait_until
-
-# The key that signs ServiceAccount tokens in the lab, made with the standard library alone.
-#
-# An EC private key file (RFC 5915) may leave out the public half, and Kubernetes computes that from
-# the private one; so a random number in the right wrapping is a whole key, and no openssl has to be
-# on the machine. For the lab only.
-
-
-_VERSION_1 = bytes.fromhex("020101")
-_OCTETS_32 = bytes.fromhex("0420")
-_CURVE_P256 = bytes.fromhex("a00a06082a8648ce3d030107")
-
-
-def service_account_key() -> str:
-    """A fresh P-256 private key in PEM."""
-    # The order of P-256 lies just below 2^256: a number of 255 bits, not 0, is always a valid key.
-    scalar = (1 + secrets.randbelow(2**255 - 1)).to_bytes(32, "big")
-    body = _VERSION_1 + _OCTETS_32 + scalar + _CURVE_P256
-    der = b"\x30" + bytes([len(body)]) + body
-    return (
-        f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC "
-        f"PRIVATE KEY-----\n"
-    )
-
+from lab.process import NICENESS, Opened, Process, output_of, patience, start, wait_until
 
 # Memory for time: with the usual 100 a small API server spends a quarter of its processor time on
 # collecting garbage.
 _GARBAGE_PERCENT = "400"
 _START_TIMEOUT_SECONDS = 60.0
+_KEY_TIMEOUT_SECONDS = 20.0
 _ADMIN = "admin"
 _HOST = "127.0.0.1"
 _CONTROLLERS = (
@@ -160,7 +136,9 @@ class KubeApi(Opened):
         say("kube-api", f"ready at {self.server} after {time.monotonic() - started:.1f} s")
 
     def _write_credentials(self) -> None:
-        _write_private(self.directory / "service-account.key", service_account_key())
+        key = ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        signing = output_of(key, timeout_seconds=_KEY_TIMEOUT_SECONDS)
+        _write_private(self.directory / "service-account.key", signing)
         line = f'{self._token},{_ADMIN},{_ADMIN},"system:masters"\n'
         _write_private(self.directory / "tokens.csv", line)
         self.kubeconfig_for(token=self._token, path=self.kubeconfig)
