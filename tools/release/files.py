@@ -96,12 +96,21 @@ def chart_description() -> dict[str, Any]:
 
 
 def _without_times(packed: Path) -> bytes:
+    with tarfile.open(packed) as old:
+        return archive_of(
+            (member, content.read() if (content := old.extractfile(member)) else b"")
+            for member in old.getmembers()
+        )
+
+
+def archive_of(content: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+    """A tar.gz by name, without times and owners, so that the same content has the same digest."""
     plain = io.BytesIO()
-    with tarfile.open(packed) as old, tarfile.open(fileobj=plain, mode="w") as new:
-        for member in sorted(old.getmembers(), key=lambda member: member.name):
+    with tarfile.open(fileobj=plain, mode="w") as new:
+        for member, data in sorted(content, key=lambda one: one[0].name):
             bare = tarfile.TarInfo(member.name)
-            bare.size, bare.mode, bare.type = member.size, member.mode, member.type
-            new.addfile(bare, old.extractfile(member))
+            bare.size, bare.mode, bare.type = len(data), member.mode, member.type
+            new.addfile(bare, io.BytesIO(data))
     return gzip.compress(plain.getvalue(), mtime=_UNDATED)
 
 

@@ -4,8 +4,6 @@ The archive has our wheel, the versions of the packages that it was tested with,
 runs it with uv. So one archive serves Linux and macOS on every processor.
 """
 
-import gzip
-import io
 import re
 import tarfile
 from collections.abc import Mapping
@@ -56,10 +54,16 @@ def write(out: Path, wheel: Path, *, version: str) -> Path:
         _VERSIONS: versions(packages.locked_requirements()).encode(),
         "LICENSE": (packages.ROOT / "LICENSE").read_bytes(),
     }
-    archive.write_bytes(_packed(content))
+    archive.write_bytes(files.archive_of((_member(name), data) for name, data in content.items()))
     described = manifest(files.chart_description(), archive, version=version)
     (out / MANIFEST).write_text(yaml.safe_dump(described, sort_keys=False, width=100))
     return archive
+
+
+def _member(name: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.mode = 0o755 if name == PROGRAM else 0o644
+    return member
 
 
 def versions(requirements: str) -> str:
@@ -114,14 +118,3 @@ def try_out(archive: Path, *, version: str, work: Path) -> str:
     if version not in said:
         raise LabError(f"The program of {archive.name} says {said.strip()}, and not {version}.")
     return f"plugin of kubectl: {PROGRAM} says {version}"
-
-
-def _packed(content: Mapping[str, bytes]) -> bytes:
-    """Without times and owners, so that the same content has the same digest."""
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w") as tar:
-        for name, data in sorted(content.items()):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), 0o755 if name == PROGRAM else 0o644
-            tar.addfile(member, io.BytesIO(data))
-    return gzip.compress(plain.getvalue(), mtime=0)
