@@ -9,19 +9,18 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Self
 
 from demo import script
 from demo.board import Board
 from demo.outcome import PhaseResult, Reaction
-from demo.parts import NAMESPACE, POLICY, Parts, declared_resources, revive, set_fixed_quota
+from demo.parts import POLICY, Parts, declared_resources, revive, set_fixed_quota
 from demo.witnesses import LeaderWatch, counted_by_brokers
 from demo.words import MarkKind
 from lab.episodes import wait_until
 from lab.errors import LabError
 from lab.kafka import BrokersLab
 from lab.load import LoadClient, LoadPlan, ProcessorShare, ProcessorTimes, RateStep
-from lab.process import repeated
+from lab.process import Opened, repeated
 from lab.quota_watch import PRODUCE_KEY, QuotaWatch
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, steady_mean
 
@@ -108,10 +107,9 @@ def _client(kafka: BrokersLab, partition: int, *, offered: int, seconds: float) 
 _ELECTION_TIMEOUT_SECONDS = 30.0
 # Long enough for a lowering in safe steps, 30 s apart.
 _QUOTA_TIMEOUT_SECONDS = 75.0
-_READY_TIMEOUT_SECONDS = 30
 
 
-class Play:
+class Play(Opened):
     """One run on the running parts; a context manager, because its producers must end with it."""
 
     def __init__(
@@ -130,7 +128,6 @@ class Play:
         self._leaders = leaders
         self._scale = scale
         self._windows = windows
-        self._stack = ExitStack()
         self._producers: Producers | None = None
         self._killed_at = 0.0
         self._steps = {
@@ -142,11 +139,8 @@ class Play:
             script.Step.PATCH_TO_MEAN: self._patch_to_mean,
         }
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _open(self, stack: ExitStack) -> None:
+        """Nothing: the first phase starts the producers."""
 
     def run_phase(self, phase: script.Phase) -> PhaseResult:
         """Take the phase's steps, settle, measure, and put the result on the board."""
@@ -274,18 +268,13 @@ class Play:
     def _apply_resources(self) -> None:
         self._command("kubectl apply -f examples/ (mode: Enforce)")
         declared = declared_resources(self._parts.kafka, self._scale.contract_bytes_per_second)
-        self._kubectl("apply", "-f", "-", document=declared)
-        ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
-        self._kubectl(*ready, "bbp", POLICY)
-        self._kubectl(*ready, "bt", "--all")
+        self._parts.kubectl("apply", "-f", "-", document=declared)
+        self._parts.wait_for_ready()
 
     def _patch_to_mean(self) -> None:
         patch = json.dumps({"spec": {"leaderScaling": {"method": "Mean"}}})
         self._command(f"kubectl patch bbp {POLICY} --type merge -p '{patch}'")
-        self._kubectl("patch", "bbp", POLICY, "--type", "merge", "-p", patch)
-
-    def _kubectl(self, *arguments: str, document: str | None = None) -> None:
-        self._parts.kube.kubectl("-n", NAMESPACE, *arguments, input=document)
+        self._parts.kubectl("patch", "bbp", POLICY, "--type", "merge", "-p", patch)
 
     def _command(self, text: str) -> None:
         self._board.mark(time.time(), MarkKind.COMMAND, text)

@@ -22,7 +22,7 @@ from rich.console import Console
 from demo import script
 from demo.board import Board
 from demo.move_outcome import CLEAN_UP_SECONDS, LEADER_RATE, Move, MoveOutcome, moved_words
-from demo.parts import NAMESPACE, POLICY, REPLICATION_RESOURCES, Parts, filled_in
+from demo.parts import REPLICATION_RESOURCES, Parts, filled_in
 from demo.throttling import Stage, withdraw
 from demo.witnesses import foretold_by_metrics, noted_events, watched_throttles
 from demo.words import Interruption, Mark, MarkKind
@@ -34,7 +34,6 @@ TITLE = "Experiment 5, Tidegate"
 _FREE = "L0 reads what it wants"
 _FULL_FOR_SECONDS = 5
 _CATCHES_UP = 1.2
-_READY_TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.5
 _TIMEOUT_SECONDS = 20.0
 _FAST_NIC = 1_250_000_000
@@ -168,12 +167,8 @@ def _declare(parts: Parts, board: Board) -> None:
     board.mark(time.time(), MarkKind.COMMAND, "kubectl apply -f demo/replication.yaml")
     board.show_activity(TITLE, "kubectl apply -f demo/replication.yaml")
     declared = filled_in(REPLICATION_RESOURCES, parts.kafka, parts.prometheus.ready())
-    parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
-    ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
-    for what in (("bbp", POLICY), ("bt", "--all")):
-        parts.kube.kubectl(
-            "-n", NAMESPACE, *ready, *what, timeout_seconds=_READY_TIMEOUT_SECONDS + 10
-        )
+    parts.kubectl("apply", "-f", "-", document=declared)
+    parts.wait_for_ready()
 
 
 @contextmanager

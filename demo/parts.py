@@ -177,6 +177,7 @@ OPERATOR_LOG = "operator.log"
 CONSOLE_LOG = "console.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
+_READY_SECONDS = 60
 # No node pulls it: experiment 6 runs what the Deployment asks for as a process.
 _FORWARDER_IMAGE = "tidegate-forwarder"
 
@@ -242,6 +243,17 @@ class Parts:
     prometheus: Beside[PrometheusLab]
     kube: KubeApi
     operator: Process
+
+    def kubectl(self, *arguments: str, document: str = "") -> str:
+        """What kubectl says to this in the experiments' namespace; `document` is its input."""
+        return self.kube.kubectl(
+            *("-n", NAMESPACE, *arguments), input=document, timeout_seconds=_READY_SECONDS + 10
+        )
+
+    def wait_for_ready(self) -> None:
+        """Return once the policy and every tier are Ready."""
+        for what in (("bbp", POLICY), ("bt", "--all")):
+            self.kubectl("wait", "--for=condition=Ready", f"--timeout={_READY_SECONDS}s", *what)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Self
 
 from rich.console import Console
 
@@ -19,7 +18,6 @@ from demo import script
 from demo.board import Board
 from demo.episode import Playing, ThrottlingOutcome, TierStep, played
 from demo.parts import (
-    NAMESPACE,
     POLICY,
     RESOURCES,
     Parts,
@@ -53,7 +51,7 @@ from lab.episodes import (
     wait_until,
 )
 from lab.load import ProcessorShare, ProcessorTimes
-from lab.process import repeated
+from lab.process import Opened, repeated
 from lab.quota_watch import FETCH_KEY
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 
@@ -73,7 +71,7 @@ class Times:
     raised: float = 0.0
 
 
-class Stage:
+class Stage(Opened):
     """Fresh consumers of these businesses, what they get on the board, and waiting.
 
     It writes no quota. A context manager, because its consumers must end with it. `run` makes the
@@ -89,27 +87,20 @@ class Stage:
         self._businesses = businesses
         self._run = run
         self._prometheus = parts.prometheus.ready()
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            running = running_clients(
-                self.parts.kafka,
-                self._businesses,
-                topic=script.FEED_TOPIC,
-                run=self._run,
-                prefix="demo",
-                l0_catch_up_seconds=_PATIENT_SECONDS,
-            )
-            self.clients = stack.enter_context(running)
-            stack.enter_context(repeated(self._show_rates))
-            self._ticks = ProcessorTimes.now()
-            self.began = time.time()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _open(self, stack: ExitStack) -> None:
+        running = running_clients(
+            self.parts.kafka,
+            self._businesses,
+            topic=script.FEED_TOPIC,
+            run=self._run,
+            prefix="demo",
+            l0_catch_up_seconds=_PATIENT_SECONDS,
+        )
+        self.clients = stack.enter_context(running)
+        stack.enter_context(repeated(self._show_rates))
+        self._ticks = ProcessorTimes.now()
+        self.began = time.time()
 
     def wait(self, activity: str, seconds: float) -> None:
         """Let that much time pass."""
@@ -172,14 +163,10 @@ class EpisodeStage(Stage):
     def __init__(self, parts: Parts, board: Board, *, title: str, run: str) -> None:
         super().__init__(parts, board, script.BUSINESSES, title=title, run=run)
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.quotas = stack.enter_context(quotas_of_levels(self.parts.kafka, self.board))
-            super().__enter__()
-            stack.callback(self._stack.close)
-            self.times = Times()
-            self._stack = stack.pop_all()
-        return self
+    def _open(self, stack: ExitStack) -> None:
+        self.quotas = stack.enter_context(quotas_of_levels(self.parts.kafka, self.board))
+        super()._open(stack)
+        self.times = Times()
 
     def command(self, text: str) -> None:
         """Show what a person does now."""
@@ -215,7 +202,6 @@ class EpisodeStage(Stage):
 
 
 TITLE = "Experiments 2 and 3, Tidegate"
-_READY_TIMEOUT_SECONDS = 60
 _FULL_FOR_SECONDS = 14
 _MOST_MEASUREMENTS = 3
 
@@ -260,39 +246,21 @@ def declare(parts: Parts, board: Board) -> None:
     """
     board.show_activity(TITLE, "kubectl apply -f demo/throttling.yaml")
     declared = filled_in(RESOURCES, parts.kafka, parts.prometheus.ready())
-    parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
-    parts.kube.kubectl(
-        "-n", NAMESPACE, "delete", "bt", "accounting", "reporting", "--ignore-not-found"
-    )
-    ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
-    parts.kube.kubectl(
-        "-n", NAMESPACE, *ready, "bt", "--all", timeout_seconds=_READY_TIMEOUT_SECONDS + 10
-    )
+    parts.kubectl("apply", "-f", "-", document=declared)
+    parts.kubectl("delete", "bt", "accounting", "reporting", "--ignore-not-found")
+    parts.wait_for_ready()
 
 
 def withdraw(parts: Parts) -> None:
     """Delete the policy if it is there, which gives every quota back, and then the tiers."""
-    timeout = _READY_TIMEOUT_SECONDS + 10
-    parts.kube.kubectl(
-        "-n",
-        NAMESPACE,
-        "delete",
-        "bbp",
-        POLICY,
-        "--ignore-not-found",
-        "--wait",
-        f"--timeout={_READY_TIMEOUT_SECONDS}s",
-        timeout_seconds=timeout,
-    )
-    parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "--all", timeout_seconds=timeout)
+    parts.kubectl("delete", "bbp", POLICY, "--ignore-not-found", "--wait", "--timeout=60s")
+    parts.kubectl("delete", "bt", "--all")
 
 
 def _patch_limit(stage: EpisodeStage, limit: int) -> None:
     patch = limit_patch(limit)
     stage.command(f"kubectl patch bbp {POLICY} --type merge -p '{patch}'")
-    stage.parts.kube.kubectl(
-        "-n", NAMESPACE, "patch", "bbp", POLICY, "--type", "merge", "-p", patch
-    )
+    stage.parts.kubectl("patch", "bbp", POLICY, "--type", "merge", "-p", patch)
     stage.board.show_limit(limit)
 
 

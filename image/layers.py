@@ -78,8 +78,11 @@ def rollup_layers(machine: str = MACHINE) -> list[Layer]:
         )
     base = _base(MACHINE)
     packages_layer = _packages(base, here=base)
+    offered = debian_packages.offered((*java.LIBRARIES, *java.TOOLS))
     java_layer = _layer(
-        "java", _java_parts(), make=lambda tree, work: java.make_java(tree, work=work)
+        "java",
+        [*offered, MACHINE, JAVA_HOME, *_recipes("java")],
+        make=lambda tree, work: java.make_java(tree, work=work),
     )
     python = _tree(base)
     spark = _layer(
@@ -145,11 +148,6 @@ def _own(base: Layer) -> Layer:
     return _layer(
         "own", parts, make=lambda tree, work: rootfs.make_own(tree, work=work, base=_tree(base))
     )
-
-
-def _java_parts() -> list[str | bytes]:
-    offered = debian_packages.offered((*java.LIBRARIES, *java.TOOLS))
-    return [*offered, MACHINE, JAVA_HOME, *_recipes("java")]
 
 
 def _tree(base: Layer) -> Path:

@@ -142,7 +142,7 @@ class Network:
     def add(self, machine: str, host_number: int) -> Namespace:
         """A namespace for `machine` (a short word, "b1"); its address ends in `host_number`."""
         namespace = Namespace(f"{self._prefix}-{machine}", f"{self._subnet}.{host_number}")
-        veth = self._veth(machine)
+        veth = f"{self._prefix}{machine}"
         self._run.record_undo(["ip", "netns", "del", namespace.name])
         self._run.record_undo(["ip", "link", "del", veth])
         _ip("netns", "add", namespace.name)
@@ -160,9 +160,6 @@ class Network:
         never read from it.
         """
         _ip("netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second))
-
-    def _veth(self, machine: str) -> str:
-        return f"{self._prefix}{machine}"
 
 
 def refuse_without_root() -> None:

@@ -431,7 +431,7 @@ def wait_until(
                     [
                         f"Waited {patience(timeout_seconds):.3g} s for {what}; it did not come."
                         f"{when_busy()}",
-                        *_tails(processes),
+                        *(process.log_tail() for process in processes),
                     ]
                 )
             )
@@ -450,7 +450,3 @@ def _fail_on_ended(processes: Sequence[Process], what: str) -> None:
                 f"{process.name} ended with code {process.exit_code} before "
                 f"{what}.\n{process.log_tail()}"
             )
-
-
-def _tails(processes: Sequence[Process]) -> list[str]:
-    return [process.log_tail() for process in processes]

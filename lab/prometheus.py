@@ -38,7 +38,7 @@ class Exporter(ThreadingHTTPServer):
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self._metrics = metrics
+        self.metrics = metrics
         self.scrapes = 0
 
     @property
@@ -46,18 +46,13 @@ class Exporter(ThreadingHTTPServer):
         """Its host:port."""
         return f"127.0.0.1:{self.server_address[1]}"
 
-    def next_page(self) -> bytes:
-        """What the next scrape gets."""
-        page = self._metrics(self.scrapes)
-        self.scrapes += 1
-        return page.encode()
-
 
 class _Handler(BaseHTTPRequestHandler):
     server: Exporter
 
     def do_GET(self) -> None:
-        page = self.server.next_page()
+        page = self.server.metrics(self.server.scrapes).encode()
+        self.server.scrapes += 1
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.send_header("Content-Length", str(len(page)))

@@ -184,14 +184,11 @@ def chart_template(crd_yaml: str) -> str:
     named, separator, spec = rest.partition("spec:\n")
     if not name or not separator or not named.startswith("  name: "):
         raise ValueError("this is no CRD with a name and a spec")
+    quoted = spec.replace("{{", '{{ "{{" }}')
     return (
         f"{_TEMPLATE_HEADER}{{{{- if .Values.crds.enabled "
-        f"}}}}\n{head}{name}{named}{_METADATA}{separator}{_quoted(spec)}{{{{- end }}}}\n"
+        f"}}}}\n{head}{name}{named}{_METADATA}{separator}{quoted}{{{{- end }}}}\n"
     )
-
-
-def _quoted(text: str) -> str:
-    return text.replace("{{", '{{ "{{" }}')
 
 
 # docs/reasons.md: the table of every reason, from the enum in controller_logic/tidegate_logic/reasons.py.
