@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from string import Template
 
 from lab import cache
 from lab.cache import RunDirectory
@@ -68,7 +69,6 @@ _API_PORT = 6443
 _SERVICE_SUBNET = "10.96.0.0/16"
 _HOST_NUMBER = 60
 _CALLS = "/calls"  # as the node and the API server see the directory
-_REGISTRIES = "/etc/containerd/certs.d"
 _CREATE_TIMEOUT_SECONDS = 240.0
 _DNS_TIMEOUT_SECONDS = 90
 _LOAD_TIMEOUT_SECONDS = 120.0
@@ -164,28 +164,19 @@ class KindLab(Opened):
         )
 
     def _create(self) -> None:
-        settings = self.directory / "cluster.json"
-        settings.write_text(
-            json.dumps(
-                _cluster(
-                    self._namespace.address, calls=self._calls, registries=self._write_mirrors()
-                ),
-                indent=1,
-            )
-        )
         self._calls.mkdir()
         (self._calls / "policy.json").write_text(json.dumps(calls_policy()))
-        choices = [
-            "--config",
-            str(settings),
-            "--image",
-            NODE_IMAGE,
-            "--kubeconfig",
-            str(self.kubeconfig),
-            "--wait",
-            "120s",
-        ]
-        self._kind("create", "cluster", *choices, timeout_seconds=_CREATE_TIMEOUT_SECONDS)
+        settings = self.directory / "cluster.yaml"
+        settings.write_text(
+            cluster_yaml(
+                self._namespace.address, calls=self._calls, registries=self._write_mirrors()
+            )
+        )
+        choices = (f"--config={settings}", f"--image={NODE_IMAGE}", "--wait=120s")
+        self._kind(
+            *("create", "cluster", *choices, f"--kubeconfig={self.kubeconfig}"),
+            timeout_seconds=_CREATE_TIMEOUT_SECONDS,
+        )
         available = [
             "--for=condition=Available",
             "deployment/coredns",
@@ -218,65 +209,20 @@ class KindLab(Opened):
             return False
 
 
-def _cluster(address: str, *, calls: Path, registries: Path) -> dict[str, object]:
+def cluster_yaml(address: str, *, calls: Path, registries: Path) -> str:
     """kind's configuration; `calls` is the directory for the API server's audit log and policy,
     `registries` the one for containerd's settings of registries.
     """
-    patches = [f'[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "{_REGISTRIES}"\n']
-    cluster: dict[str, object] = {
-        "kind": "Cluster",
-        "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "networking": {
-            "apiServerAddress": address,
-            "apiServerPort": _API_PORT,
-            "serviceSubnet": _SERVICE_SUBNET,
-        },
-        "kubeadmConfigPatches": [json.dumps(_control_plane()), json.dumps(_kubelet())],
-        "nodes": [
-            {
-                "role": "control-plane",
-                "extraMounts": [
-                    {"hostPath": str(calls), "containerPath": _CALLS},
-                    {"hostPath": str(registries), "containerPath": _REGISTRIES},
-                ],
-            }
-        ],
-        "containerdConfigPatches": patches,
-    }
-    if lacks_sys_resource():
-        clamp = '[plugins."io.containerd.grpc.v1.cri"]\n  restrict_oom_score_adj = true\n'
-        patches.append(clamp)
-    return cluster
-
-
-def _control_plane() -> dict[str, object]:
-    """What is different from kubeadm's own.
-
-    etcd does not wait for the disk: what a lab holds need not outlive the machine.
-    """
-    audit = {
-        "audit-policy-file": f"{_CALLS}/policy.json",
-        "audit-log-path": f"{_CALLS}/calls.jsonl",
-    }
-    volume = {"name": "calls", "hostPath": _CALLS, "mountPath": _CALLS, "pathType": "Directory"}
-    return {
-        "kind": "ClusterConfiguration",
-        "apiServer": {"extraArgs": audit, "extraVolumes": [volume]},
-        "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
-    }
-
-
-def _kubelet() -> dict[str, object]:
-    """Settings by which an API server that is killed again and again comes back within seconds.
-
-    kubelet would wait longer each time, up to five minutes.
-    """
-    return {
-        "kind": "KubeletConfiguration",
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "featureGates": {"KubeletCrashLoopBackOffMax": True},
-        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
-    }
+    template = Template((Path(__file__).parent / "kind_files" / "cluster.yaml").read_text())
+    return template.substitute(
+        address=address,
+        port=_API_PORT,
+        services=_SERVICE_SUBNET,
+        calls=calls,
+        calls_there=_CALLS,
+        registries=registries,
+        restricted=str(lacks_sys_resource()).lower(),
+    )
 
 
 def _open_namespace(namespace: Namespace, *, gateway: str) -> None:
