@@ -30,10 +30,15 @@ _GZIP_WINDOW = 31  # zlib's word for "with a gzip header"
 _RECIPES = Path(__file__).resolve().parent
 # Made when the layers are made already, or not part of a layer at all: no layer is rebuilt when one
 # of these changes.
-_AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
+_AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside", "import_all")
 # only layers of the image of rollup Jobs have them
 _ROLLUPS = ("java", "spark_sample", "spark_start")
 _SOURCES = ("operator/tidegate", "controller_logic", "pyproject.toml", "README.md", "LICENSE")
+
+# what the image of rollup Jobs adds: in the operator's, modules that need one of these stay unused
+_COLUMNS = ("numpy", "pandas", "pyarrow", "pyspark")
+ROLLUP_PACKAGES = ("google_crc32c", "jinja2", "markupsafe", *_COLUMNS)
+FORWARDER_PACKAGE = "confluent_kafka"  # likewise of the image of forwarders
 
 # makes a part in an empty directory, with another for what it needs meanwhile
 Make = Callable[[Path, Path], list[Saving]]
@@ -234,6 +239,7 @@ class Edition:
     layers: Callable[[str], list[Layer]]  # for the processor of that name
     description: str
     environment: dict[str, str] = field(default_factory=dict)
+    further: tuple[str, ...] = ()  # packages that it has beside the operator's
 
 
 OPERATOR = Edition(
@@ -248,6 +254,7 @@ ROLLUP = Edition(
     rollup_layers,
     "Adds up who used what of Kafka brokers' networks: Tidegate with Spark.",
     {"JAVA_HOME": f"/{JAVA_HOME}", "SPARK_HOME": f"/{SPARK_HOME}"},
+    ROLLUP_PACKAGES,
 )
 CONSOLE = Edition(
     "tidegate-console",
@@ -256,13 +263,20 @@ CONSOLE = Edition(
     "Shows in a browser which Kafka broker is over its limit, who gives, and what would help.",
     # NiceGUI's few files; nothing else can be written
     {"NICEGUI_STORAGE_PATH": "/tmp/nicegui"},  # noqa: S108 - the image's own
+    ("nicegui", "uvicorn"),
 )
 FORWARDER = Edition(
     "tidegate-forwarder",
     "/usr/bin/tidegate",
     partial(extra_layers, "forwarder"),
     "Sends messages of delay queues on when they are due: Tidegate with Kafka's C client.",
+    further=(FORWARDER_PACKAGE,),
 )
+
+
+def may_lack(further: Sequence[str]) -> set[str]:
+    """The packages without which an image is whole that has these `further` ones."""
+    return {*ROLLUP_PACKAGES, FORWARDER_PACKAGE} - set(further)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image import layers
-from image.layers import ROLLUP, BuiltImage, Layer
+from image.layers import ROLLUP, BuiltImage, Layer, may_lack
 from lab.process import output_of
 
 _TIMEOUT_SECONDS = 600.0
@@ -34,6 +34,7 @@ exec chroot --userspec="$user" "$root" "$@"
 _ANY_USER = "1000650000:0"
 _SAMPLE = Path(__file__).parent / "spark_sample.py"
 _INSIDE = Path(__file__).parent / "smoke_inside.py"
+_IMPORT_ALL = Path(__file__).parent / "import_all.py"
 
 
 def smoke(image: BuiltImage) -> str:
@@ -56,7 +57,11 @@ def smoke(image: BuiltImage) -> str:
         _inside(root, image, image.edition.entrypoint, "--help")
         help_seconds = time.monotonic() - started
         said = _inside(root, image, image.edition.entrypoint, "version")
-        found = _inside(root, image, "/usr/bin/python3", "-c", _INSIDE.read_text())
+        imports = f"{_IMPORT_ALL.read_text()}\n{_INSIDE.read_text()}"
+        further = image.edition.further
+        absent = ",".join(sorted(may_lack(further)))
+        python = ("/usr/bin/python3", "-c", imports, "/", absent, *further)
+        found = _inside(root, image, *python)
         _inside(root, image, image.edition.entrypoint, "version", user=_ANY_USER)
         worked = _spark(root, image) if image.edition is ROLLUP else ""
     return f"{said}{found}{worked}as any user: it starts\n{help_seconds:.2f} s to `tidegate --help`"

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -181,7 +180,7 @@ def preload(
     with tempfile.TemporaryDirectory(prefix="tidegate-preload-") as scratch:
         work = Path(scratch)
         settings = work / "containerd.toml"
-        settings.write_text(_settings(store, work))
+        settings.write_text(_containerd_settings(work, root=store, state=work / "state"))
         with process.start(
             "containerd",
             [str(programs / "containerd"), "-c", str(settings)],
@@ -195,15 +194,8 @@ def preload(
                 processes=[engine],
             )
             for archive in archives:
-                imported = [
-                    *ctr,
-                    "images",
-                    "import",
-                    "--all-platforms",
-                    "--no-unpack",
-                    str(archive),
-                ]
-                output_of(imported, timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
+                importing = ("images", "import", "--all-platforms", "--no-unpack", archive)
+                output_of([*ctr, *importing], timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
             for image, further in names.items():
                 for name in further:
                     output_of(
@@ -215,10 +207,11 @@ def preload(
             shutil.rmtree(path)
 
 
-def _settings(store: Path, work: Path) -> str:
+def _containerd_settings(work: Path, *, root: Path, state: Path) -> str:
+    """Of a containerd that answers on a socket in `work`."""
     return f"""version = 2
-root = "{store}"
-state = "{work}/state"
+root = "{root}"
+state = "{state}"
 disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
   address = "{work}/containerd.sock"
@@ -227,13 +220,13 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 """
 
 
-def _answers(ctr: list[str]) -> bool:
-    return (
-        subprocess.run(
-            [*ctr, "version"], capture_output=True, timeout=_IMPORT_TIMEOUT_SECONDS
-        ).returncode
-        == 0
-    )
+def _answers(client: list[str], environment: Mapping[str, str] | None = None) -> bool:
+    """Whether the server that this client speaks to tells its version."""
+    try:
+        output_of([*client, "version"], timeout_seconds=20.0, environment=environment)
+    except LabError:
+        return False
+    return True
 
 
 # dockerd and containerd in a network namespace of the lab, out of Debian packages unpacked into the
@@ -290,7 +283,7 @@ class Dockerd(Opened):
         self.process = self._start()
         stack.callback(self.process.kill)
         wait_until(
-            self._answers,
+            lambda: _answers(["docker"], self.environment),
             "dockerd to answer",
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=[self.process],
@@ -331,23 +324,19 @@ class Dockerd(Opened):
         (self._directory / "log").mkdir()
         if self._prepared is not None:
             _copy_images(self._prepared, self._directory / "data")
-        (self._directory / "containerd.toml").write_text(_containerd_settings(self._directory))
+        engine = _containerd_settings(
+            self._directory,
+            root=self._directory / "containerd",
+            state=self._directory / "containerd-state",
+        )
+        (self._directory / "containerd.toml").write_text(engine)
         settings = self._directory / "daemon.json"
         settings.write_text(json.dumps(self._settings(), indent=1))
         # Not `ip netns exec`: it would hide the control groups.
         inside = ["nsenter", f"--net=/run/netns/{self._namespace.name}"]
-        apart = [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "docker-init",
-            "--",
-        ]
+        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         start = [
-            str(_FILES / "engine.sh"),
+            *("docker-init", "--", str(_FILES / "engine.sh")),
             str(self._directory),
             str(self._prepared or ""),
             f"--config-file={settings}",
@@ -385,14 +374,6 @@ class Dockerd(Opened):
             }
         return settings
 
-    def _answers(self) -> bool:
-        return (
-            subprocess.run(
-                ["docker", "version"], env=self.environment, capture_output=True, timeout=20
-            ).returncode
-            == 0
-        )
-
 
 def _copy_images(prepared: Path, data: Path) -> None:
     """Copy all that dockerd knows of its images.
@@ -405,18 +386,6 @@ def _copy_images(prepared: Path, data: Path) -> None:
 
 def _layer_files(directory: str, names: list[str]) -> list[str]:
     return names if Path(directory).name == "diff" else []
-
-
-def _containerd_settings(directory: Path) -> str:
-    return f"""version = 2
-root = "{directory}/containerd"
-state = "{directory}/containerd-state"
-disabled_plugins = ["io.containerd.grpc.v1.cri"]
-[grpc]
-  address = "{directory}/containerd.sock"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{directory}/opt"
-"""
 
 
 KIND_VERSION = "v0.33.0"

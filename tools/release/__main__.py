@@ -46,6 +46,7 @@ TITLES: Mapping[str, str] = {
     FORWARDER.repository: "image of the forwarders",
     ROLLUP.repository: "image of rollup Jobs",
 }
+_STARTED = {one.repository: one.further for one in (OPERATOR, CONSOLE, FORWARDER)}
 # the chart's values that name another image than the operator's
 _SECTIONS = {"rollup": ROLLUP, "console": CONSOLE, "delayQueues": FORWARDER}
 _BUILT = "built"  # between build and publish: what is pushed, as OCI layouts
@@ -170,14 +171,10 @@ class Release:
             yield line
             yield verifier.check_signatures(one, layout)
             yield verifier.ask_cosign(one, layout)
-            started = self.work / "started"
-            if one.repository == f"{self.registry}/{OPERATOR.repository}":
-                yield from verify.start(layout, work=started / "operator")
-            if one.repository == f"{self.registry}/{CONSOLE.repository}":
-                yield from verify.start(layout, work=started / "console", further=("nicegui",))
-            if one.repository == f"{self.registry}/{FORWARDER.repository}":
-                further = (verify.FORWARDER_PACKAGE,)
-                yield from verify.start(layout, work=started / "forwarder", further=further)
+            name = one.repository.removeprefix(f"{self.registry}/")
+            if name in _STARTED:
+                place = self.work / "started" / name
+                yield from verify.start(layout, work=place, further=_STARTED[name])
         yield verify.check_files(self.out, public_pem=self.key.public_pem)
         chart = self.pushed[-1]
         yield verify.check_chart(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 from lab.errors import LabError
 from lab.kafka import QuotaChange
@@ -29,26 +30,7 @@ _USER, _TOPIC = "checkout", "orders"
 _PARTITIONS, _FETCH_PER_PARTITION = 3, 10_000_000  # bytes/s; the one broker leads all partitions
 _READY_SECONDS = 120
 _INSTALL_TIMEOUT_SECONDS = 300.0  # pip fetches some fifty packages
-_OBJECTS = """\
-apiVersion: tidegate.io/v1alpha1
-kind: BrokerBandwidthPolicy
-metadata: {{name: orders}}
-spec:
-  mode: Enforce
-  kafka: {{bootstrapServers: "{bootstrap_servers}"}}
----
-apiVersion: tidegate.io/v1alpha1
-kind: BusinessTier
-metadata: {{name: {user}}}
-spec:
-  policyRef: {{name: orders}}
-  level: L0
-  members:
-    - name: {user}
-      user: {user}
-      topics: [{topic}]
-      contract: {{perPartition: {{fetch: "{fetch}"}}}}
-"""
+_OBJECTS = Template(Path(__file__).with_suffix(".yaml").read_text())
 
 
 @dataclass(frozen=True)
@@ -167,7 +149,7 @@ class _Trial:
 
     def _declared(self, namespace: str) -> None:
         """A policy and a tier, and their quota in the broker."""
-        objects = _OBJECTS.format(
+        objects = _OBJECTS.substitute(
             bootstrap_servers=self.kafka.bootstrap_servers,
             user=_USER,
             topic=_TOPIC,
