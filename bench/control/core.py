@@ -13,22 +13,9 @@ from typing import Any
 from bench.results import Figure
 from tidegate.kafka.brokers import topology_of
 from tidegate.kafka.protocol import metadata
+from tidegate_logic import model
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision, Memory
-from tidegate_logic.model import (
-    Contract,
-    Entity,
-    Level,
-    Member,
-    Observation,
-    Policy,
-    QuotaWrite,
-    RateForm,
-    StoredQuota,
-    Tier,
-    TopicLeaders,
-    Topology,
-)
 
 # How long it takes to know the leaders of 20,000 partitions from the bytes of one Metadata answer
 # (bound: 300 ms).
@@ -111,52 +98,52 @@ _BROKERS, _TOPICS, _PARTITIONS, _ENTITIES, _TIERS = 50, 2000, 10, 5000, 10
 _ROUNDS = 25
 
 
-def observation() -> Observation:
+def observation() -> model.Observation:
     """A cluster with everything declared and nothing written yet.
 
     Every member names two topics of its own choice.
     """
     topics = {
-        f"topic-{number}": TopicLeaders(
+        f"topic-{number}": model.TopicLeaders(
             {(number * 7 + place) % _BROKERS: 1 for place in range(_PARTITIONS)}
         )
         for number in range(_TOPICS)
     }
     members = [
-        Member(
+        model.Member(
             f"member-{number}",
-            Entity(f"user-{number}"),
+            model.Entity(f"user-{number}"),
             (f"topic-{number % _TOPICS}", f"topic-{number * 3 % _TOPICS}"),
-            Contract(RateForm.PER_PARTITION, 1_000_000 + number, 2_000_000 + number),
+            model.Contract(model.RateForm.PER_PARTITION, 1_000_000 + number, 2_000_000 + number),
         )
         for number in range(_ENTITIES)
     ]
     tiers = tuple(
-        Tier(f"bench/tier-{number}", Level.L2, tuple(members[number::_TIERS]))
+        model.Tier(f"bench/tier-{number}", model.Level.L2, tuple(members[number::_TIERS]))
         for number in range(_TIERS)
     )
-    quotas = {member.entity: StoredQuota(member.entity, {}) for member in members}
-    return Observation(
+    quotas = {member.entity: model.StoredQuota(member.entity, {}) for member in members}
+    return model.Observation(
         0.0,
-        Policy("bench/main", "uid"),
+        model.Policy("bench/main", "uid"),
         tiers,
-        Topology(0.0, frozenset(range(_BROKERS)), topics),
+        model.Topology(0.0, frozenset(range(_BROKERS)), topics),
         quotas,
     )
 
 
-def applied(before: Observation, writes: tuple[QuotaWrite, ...]) -> Observation:
+def applied(before: model.Observation, writes: tuple[model.QuotaWrite, ...]) -> model.Observation:
     """The same world after all writes took effect."""
     quotas = dict(before.quotas or {})
     for write in writes:
         values = {key: text for key, text in write.values.items() if text is not None}
-        quotas[write.entity] = StoredQuota(write.entity, values, 0, write.ledger, 0)
-    return Observation(
+        quotas[write.entity] = model.StoredQuota(write.entity, values, 0, write.ledger, 0)
+    return model.Observation(
         before.now_seconds + 15.0, before.policy, before.tiers, before.topology, quotas
     )
 
 
-def timed(world: Observation) -> tuple[Decision, list[float]]:
+def timed(world: model.Observation) -> tuple[Decision, list[float]]:
     """One decision of this world and the seconds of each round."""
     seconds = []
     for _ in range(_ROUNDS):

@@ -15,19 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.control.world import POLICY, OnKubernetes, metrics_of, operator_beside, resource
-from bench.replication.parts import (
-    MB,
-    POLICIES,
-    NicCounter,
-    Played,
-    Replication,
-    brokers_with_nics,
-    declared,
-    keep_seconds,
-    play,
-    replication_policy,
-    temporary_log,
-)
+from bench.replication import parts
 from bench.results import Figure
 from lab.episodes import Business, Clients, fill_topic, running_clients
 from lab.java import start_java
@@ -36,9 +24,9 @@ from lab.packages import kafka_jars
 from lab.process import wait_until
 from lab.prometheus import monitoring
 
-FULL_NIC = 100 * MB
+FULL_NIC = 100 * parts.MB
 CUT_TO = 0.97  # escalation.cutToPercent's default
-FULL_BYTES = 10_000 * MB
+FULL_BYTES = 10_000 * parts.MB
 _PARTITIONS = 4
 _BEFORE_SECONDS = 30
 _L0_LOSS_PERCENT = 3.0
@@ -78,7 +66,7 @@ class _Run:
     the machine that was busy.
     """
 
-    played: Played
+    played: parts.Played
     before: float
     lost_percent: float
     spare: float
@@ -90,11 +78,11 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
     """What L0 loses in each of the three, and how long each takes."""
     checkout = Business("L0", "checkout", nic * 6 // 10, None, nic)
     with ExitStack() as stack:
-        kafka = stack.enter_context(brokers_with_nics(nic, users=("checkout",)))
+        kafka = stack.enter_context(parts.brokers_with_nics(nic, users=("checkout",)))
         prometheus = stack.enter_context(monitoring(kafka))
-        log = temporary_log()
+        log = parts.temporary_log()
         on = stack.enter_context(operator_beside(kafka, log))
-        view = Replication(kafka)
+        view = parts.Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         kafka.create_topic(_MOVED, [[1]] * _PARTITIONS)
         fill_topic(kafka, _READ)
@@ -111,7 +99,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
         )
         time.sleep(10)
         move = _Move(kafka, view, on, clients, nic, log.with_name("seconds.csv"))
-        policy = replication_policy(
+        policy = parts.replication_policy(
             kafka,
             POLICY,
             {
@@ -124,7 +112,9 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
             metrics=metrics_of(kafka, prometheus),
             brokers=limits(nic),
         )
-        with declared(on, [(POLICIES, policy), ("businesstiers", tier_of(checkout, _READ))]):
+        with parts.declared(
+            on, [(parts.POLICIES, policy), ("businesstiers", tier_of(checkout, _READ))]
+        ):
             time.sleep(10)
             follow = move.play(None, with_status=True)
         unthrottled = move.play(None)
@@ -140,7 +130,7 @@ def fill(kafka: BrokersLab, topic: str, total_bytes: int) -> None:
     """Put so much into the topic, spread over its partitions, a quarter of a minute at a time."""
     left = total_bytes
     while left > 0:
-        some = min(left, 1000 * MB)
+        some = min(left, 1000 * parts.MB)
         fill_topic(kafka, topic, partitions=range(_PARTITIONS), total_bytes=some)
         left -= some
 
@@ -153,14 +143,14 @@ class _Move:
     """
 
     kafka: BrokersLab
-    view: Replication
+    view: parts.Replication
     on: OnKubernetes
     clients: Clients
     nic: int
     seconds: Path
 
     def play(self, throttle: int | None, *, with_status: bool = False) -> _Run:
-        nic = NicCounter(self.kafka, 1)
+        nic = parts.NicCounter(self.kafka, 1)
         rates: dict[int, str] = {}
 
         def look() -> None:
@@ -171,7 +161,7 @@ class _Move:
         begin = time.time()
         time.sleep(_BEFORE_SECONDS)
         nic.read()
-        played = play(
+        played = parts.play(
             self.view,
             lambda: self._reassign([1, 2, 3], throttle),
             longest_seconds=3600,
@@ -191,7 +181,7 @@ class _Move:
         wait_until(lambda: not self.view.is_moving(), "the replicas to go", timeout_seconds=60)
         time.sleep(5)  # their files are deleted
         sent = nic.series()
-        keep_seconds(
+        parts.keep_seconds(
             self.seconds,
             f"throttle of the tool: {throttle}",
             played.began_seconds,
@@ -255,8 +245,8 @@ def reassign_by_tool(
 def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = False) -> list[Figure]:
     by_spare = moved / run.spare
     where = (
-        f"{moved / 1e9:.3g} GB to move beside L0 at {nic * 0.6 / MB:.0f} MB/s on a NIC of "
-        f"{nic / MB:.0f} MB/s, {what}"
+        f"{moved / 1e9:.3g} GB to move beside L0 at {nic * 0.6 / parts.MB:.0f} MB/s on a NIC of "
+        f"{nic / parts.MB:.0f} MB/s, {what}"
     )
     seen = run.played.seen_after_seconds
     return [
@@ -265,7 +255,7 @@ def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = Fals
             run.lost_percent,
             "%",
             _L0_LOSS_PERCENT if bounded else None,
-            f"of the {run.before / MB:.1f} MB/s that it read in the half minute before"
+            f"of the {run.before / parts.MB:.1f} MB/s that it read in the half minute before"
             + (f"; {run.left} throttles left at the end" if bounded else ""),
         ),
         Figure(
@@ -273,8 +263,9 @@ def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = Fals
             run.played.seconds,
             "s",
             _SLOWER_THAN_SPARE * by_spare if bounded else None,
-            f"{moved / run.played.seconds / MB:.1f} MB/s; spare before {run.spare / MB:.1f} MB/s; "
-            f"the NIC sent {run.sent / MB:.1f} MB/s meanwhile"
+            f"{moved / run.played.seconds / parts.MB:.1f} MB/s; spare before "
+            f"{run.spare / parts.MB:.1f} MB/s; "
+            f"the NIC sent {run.sent / parts.MB:.1f} MB/s meanwhile"
             + ("" if seen is None else f"; first throttle {seen:.1f} s after the tool ended"),
         ),
     ]

@@ -136,7 +136,7 @@ class KubeApi(Opened):
         say("kube-api", f"ready at {self.server} after {time.monotonic() - started:.1f} s")
 
     def _write_credentials(self) -> None:
-        key = ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        key = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]
         signing = output_of(key, timeout_seconds=_KEY_TIMEOUT_SECONDS)
         _write_private(self.directory / "service-account.key", signing)
         line = f'{self._token},{_ADMIN},{_ADMIN},"system:masters"\n'
