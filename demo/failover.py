@@ -33,42 +33,39 @@ _TRIAL_SECONDS_COUNTED = 4
 _LONGEST_RUN_SECONDS = 1800
 
 
-class Producers:
-    """The running producers. Rates are bytes per second that brokers acknowledged."""
+Producers = Mapping[int, LoadClient]  # by partition; rates are of bytes that brokers acknowledged
 
-    def __init__(self, clients: Mapping[int, LoadClient]) -> None:
-        self._clients = clients
 
-    def series(self) -> dict[int, ByteSeries]:
-        """Partition -> everything delivered so far."""
-        return {
-            partition: ByteSeries(
-                Sample(row.unix_seconds + 1, row.moved_bytes) for row in client.rows()
-            )
-            for partition, client in self._clients.items()
-        }
+def delivered(producers: Producers) -> dict[int, ByteSeries]:
+    """Partition -> everything delivered so far."""
+    return {
+        partition: ByteSeries(
+            Sample(row.unix_seconds + 1, row.moved_bytes) for row in client.rows()
+        )
+        for partition, client in producers.items()
+    }
 
-    def history(self, seconds: int) -> dict[int, tuple[float, ...]]:
-        """Partition -> the rates of the last whole seconds, newest last."""
-        return {
-            partition: tuple(float(row.moved_bytes) for row in client.rows()[-seconds:])
-            for partition, client in self._clients.items()
-        }
+
+def newest_rates(producers: Producers, seconds: int) -> dict[int, tuple[float, ...]]:
+    """Partition -> the rates of the last whole seconds, newest last."""
+    return {
+        partition: tuple(float(row.moved_bytes) for row in client.rows()[-seconds:])
+        for partition, client in producers.items()
+    }
 
 
 @contextmanager
-def producers(
+def producing(
     kafka: BrokersLab, offered_bytes_per_second: int, *, seconds: float = _LONGEST_RUN_SECONDS
 ) -> Iterator[Producers]:
     """One producer for each partition, each offering this rate, while the context is open."""
     with ExitStack() as stack:
-        clients = {
+        yield {
             partition: stack.enter_context(
                 _client(kafka, partition, offered=offered_bytes_per_second, seconds=seconds)
             )
             for partition in script.HEALTHY_LEADERS
         }
-        yield Producers(clients)
 
 
 def carried_without_quota(kafka: BrokersLab, enough_bytes_per_second: float) -> float:
@@ -77,11 +74,11 @@ def carried_without_quota(kafka: BrokersLab, enough_bytes_per_second: float) -> 
     Each offers 30 MB/s. It ends as soon as that is enough, or after half a minute.
     """
     most = 0.0
-    with producers(kafka, TRIAL_BYTES_PER_SECOND, seconds=_TRIAL_SECONDS) as trial:
+    with producing(kafka, TRIAL_BYTES_PER_SECOND, seconds=_TRIAL_SECONDS) as trial:
         ends = time.monotonic() + _TRIAL_SECONDS
         while most < enough_bytes_per_second and time.monotonic() < ends:
             time.sleep(1.0)
-            newest = trial.history(_TRIAL_SECONDS_COUNTED).values()
+            newest = newest_rates(trial, _TRIAL_SECONDS_COUNTED).values()
             most = max(most, sum(sum(rates) / _TRIAL_SECONDS_COUNTED for rates in newest))
     return most
 
@@ -166,7 +163,7 @@ class Play(Opened):
         """Everything that the producers delivered so far."""
         if self._producers is None:
             raise RuntimeError("the producers were not started yet")
-        return self._producers.series()
+        return delivered(self._producers)
 
     def reaction(self) -> Reaction:
         """How fast the last kill was answered, by the times of the watches."""
@@ -234,12 +231,12 @@ class Play(Opened):
         )
 
     def _start_producers(self) -> None:
-        running = producers(self._parts.kafka, self._scale.offered_bytes_per_second)
+        running = producing(self._parts.kafka, self._scale.offered_bytes_per_second)
         self._producers = self._stack.enter_context(running)
         self._stack.enter_context(repeated(partial(self._show_rates, self._producers)))
 
     def _show_rates(self, running: Producers) -> None:
-        history = running.history(SAWTOOTH_SECONDS)
+        history = newest_rates(running, SAWTOOTH_SECONDS)
         self._board.show_rates({f"p{partition}": rates for partition, rates in history.items()})
 
     def _kill_broker(self) -> None:

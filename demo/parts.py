@@ -22,7 +22,6 @@ from demo.script import REPLICAS, TOPIC, USER, USERS
 from demo.words import Interruption
 from lab import process
 from lab.doctor import refuse_missing
-from lab.java import start_java
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
@@ -106,7 +105,6 @@ def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> N
             member["contract"]["perPartition"]["produce"] = str(contract_bytes_per_second)
 
 
-_TOOL_TIMEOUT_SECONDS = 60.0
 # Little is kept, so that a broker that comes back has little to catch up with.
 _TOPIC_CONFIG = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20)}
 
@@ -118,24 +116,12 @@ def create_topic(kafka: BrokersLab, assignment: tuple[tuple[int, ...], ...]) -> 
 
 def set_fixed_quota(kafka: BrokersLab, user: str, *, key: str, bytes_per_second: int) -> None:
     """Set Kafka's own quota for the user with kafka-configs; `key` is Kafka's name of it."""
-    entity = ("--entity-type", "users", "--entity-name", user)
-    with start_java(
+    kafka.run_tool(
         "kafka-configs",
         "kafka.admin.ConfigCommand",
-        arguments=[
-            "--bootstrap-server",
-            kafka.bootstrap_servers,
-            "--alter",
-            *entity,
-            "--add-config",
-            f"{key}={bytes_per_second}",
-        ],
-        options=["-Xmx128m"],
-        jars=kafka.brokers[0].plan.jars(),
-        directory=kafka.run.path / "kafka-configs",
-        namespace=kafka.client_namespace.name if kafka.client_namespace else None,
-    ) as tool:
-        tool.expect_success(_TOOL_TIMEOUT_SECONDS)
+        *("--alter", "--entity-type", "users", "--entity-name", user),
+        *("--add-config", f"{key}={bytes_per_second}"),
+    )
 
 
 def revive(kafka: BrokersLab, broker: int) -> None:

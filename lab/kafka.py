@@ -389,6 +389,7 @@ def end_recording(process: Process, archive: Path) -> None:
 FIRST_BROKER_HOST_NUMBER = 10
 CLIENT_HOST_NUMBER = 100
 _QUOTA_TIMEOUT_SECONDS = 15.0
+_TOOL_TIMEOUT_SECONDS = 60.0
 
 
 class BrokersLab(Opened):
@@ -501,6 +502,19 @@ class BrokersLab(Opened):
     def can_log_in(self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-256") -> bool:
         """Whether the brokers accept this login on the SASL listener."""
         return can_log_in(self.sasl_bootstrap_servers, user, password=password, mechanism=mechanism)
+
+    def run_tool(self, name: str, main_class: str, *arguments: str) -> None:
+        """Run one of Kafka's own commands where the clients are. `LabError` when it fails."""
+        with start_java(
+            name,
+            main_class,
+            arguments=["--bootstrap-server", self.bootstrap_servers, *arguments],
+            options=["-Xmx128m"],
+            jars=self.brokers[0].plan.jars(),
+            directory=self.run.path / name,
+            namespace=self.client_namespace.name if self.client_namespace else None,
+        ) as tool:
+            tool.expect_success(_TOOL_TIMEOUT_SECONDS)
 
     def log_positions(self) -> dict[int, int]:
         """Broker -> how many bytes its log has now, for `since` of `wait_for_quota_applied`."""

@@ -31,8 +31,7 @@ FAKE_GCS = GoModule(
     directory=FILES / "gcs_binary",
     package="github.com/fsouza/fake-gcs-server",
     title="fake-gcs-server",
-    announcement="building fake-gcs-server from the Go module proxy; two minutes on two cores, "
-    "only this once",
+    takes="two minutes",
     packages_compiled=700,
 )
 

@@ -35,7 +35,7 @@ _PROGRESS_SECONDS = 15.0
 class GoModule:
     """The `program` that `package` of the module in `directory` builds to.
 
-    `title` is what a person calls it, `announcement` what to expect of its build,
+    `title` is what a person calls it, `takes` how long its build is on two cores,
     `packages_compiled` how many a fresh machine compiles, about, and `stamps` the variables set by
     the linker. `pins`, where it is not go.mod, is a file like it, with a .sum beside it: so one
     source is built with several versions of a library. `tags` are those of its build.
@@ -45,7 +45,7 @@ class GoModule:
     directory: Path
     package: str
     title: str
-    announcement: str
+    takes: str
     packages_compiled: int
     stamps: Sequence[str] = ()
     pins: str = "go.mod"
@@ -95,7 +95,11 @@ class GoModule:
         ]
 
     def _build(self, content: Path) -> None:
-        say(self.program, self.announcement)
+        say(
+            self.program,
+            f"building {self.title} from the Go module proxy; {self.takes} on two cores, only this "
+            f"once",
+        )
         # Two at a time: the largest packages and the link of Kubernetes take up to 2.5 GB each.
         argv = [
             "go",

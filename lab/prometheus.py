@@ -84,8 +84,7 @@ PROMETHEUS_3 = GoModule(
     directory=Path(__file__).parent / "prometheus_3_binary",
     package="github.com/prometheus/prometheus/cmd/prometheus",
     title="Prometheus 3",
-    announcement="building Prometheus 3.16.0 from the Go module proxy; five minutes on two cores, "
-    "only this once",
+    takes="five minutes",
     packages_compiled=900,
     tags="remove_all_sd",  # of what it can discover; tests name their targets
 )

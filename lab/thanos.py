@@ -17,8 +17,7 @@ THANOS = GoModule(
     directory=Path(__file__).parent / "thanos_binary",
     package="github.com/thanos-io/thanos/cmd/thanos",
     title="Thanos",
-    announcement="building Thanos 0.42.4 from the Go module proxy; ten minutes and more on two "
-    "cores, only this once",
+    takes="ten minutes and more",
     packages_compiled=1600,
     # Thanos takes one representation of labels for another in memory, so without this one of
     # Prometheus' library a sidecar panics in its first answer.

@@ -18,9 +18,7 @@ from bench.control.world import POLICY, OnKubernetes, metrics_of, operator_besid
 from bench.replication import parts
 from bench.results import Figure
 from lab.episodes import Business, Clients, fill_topic, running_clients
-from lab.java import start_java
 from lab.kafka import BrokersLab
-from lab.packages import kafka_jars
 from lab.process import wait_until
 from lab.prometheus import monitoring
 
@@ -203,43 +201,16 @@ class _Move:
         self._tool(replicas, "--execute", *further)
 
     def _tool(self, replicas: Sequence[int], *arguments: str) -> None:
-        reassign_by_tool(self.kafka, _MOVED, range(_PARTITIONS), replicas, *arguments)
-
-
-def reassign_by_tool(
-    kafka: BrokersLab,
-    topic: str,
-    partitions: Sequence[int],
-    replicas: Sequence[int],
-    *arguments: str,
-) -> None:
-    """`kafka-reassign-partitions` of these partitions, as an operator of a cluster runs it."""
-    folder = kafka.run.path / "reassign"
-    folder.mkdir(exist_ok=True)
-    plan = folder / "plan.json"
-    plan.write_text(
-        json.dumps(
-            {
-                "version": 1,
-                "partitions": [
-                    {"topic": topic, "partition": one, "replicas": list(replicas)}
-                    for one in partitions
-                ],
-            }
-        )
-    )
-    with start_java(
-        "reassign",
-        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-        arguments=[
-            *("--bootstrap-server", kafka.bootstrap_servers),
-            *("--reassignment-json-file", str(plan), *arguments),
-        ],
-        options=["-Xmx96m"],
-        jars=kafka_jars(),
-        directory=folder,
-    ) as process:
-        process.expect_success(60.0)
+        """`kafka-reassign-partitions` as an operator of a cluster runs it."""
+        partitions = [
+            {"topic": _MOVED, "partition": one, "replicas": list(replicas)}
+            for one in range(_PARTITIONS)
+        ]
+        plan = self.kafka.run.path / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        file = ("--reassignment-json-file", str(plan))
+        self.kafka.run_tool("reassign", command, *file, *arguments)
 
 
 def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = False) -> list[Figure]:

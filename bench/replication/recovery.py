@@ -160,7 +160,8 @@ def _come_back(
     if left < _LEAST_LEFT * behind:
         raise LabError(
             f"Broker 3 had {left / parts.MB:.0f} of {behind / parts.MB:.0f} MB left when it was "
-            "first seen to serve, so its time cannot be measured. Run this on a machine with less to do."
+            f"first seen to serve, so its time cannot be measured. Run this on a machine with less "
+            f"to do."
         )
     rates: dict[int, str] = {}
     while view.is_behind():

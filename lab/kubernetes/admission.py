@@ -24,8 +24,7 @@ def _module(minor: str) -> GoModule:
         directory=Path(__file__).parent / "crdcheck_binary",
         package="./cmd/crdcheck",
         title=f"the admission of custom resources of Kubernetes {minor}",
-        announcement=f"building the admission of custom resources of Kubernetes {minor} from the "
-        f"Go module proxy; some minutes on two cores, only this once",
+        takes="some minutes",
         packages_compiled=700,
         pins=f"kubernetes-{minor}.mod",
     )

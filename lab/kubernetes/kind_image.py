@@ -399,7 +399,7 @@ KIND = GoModule(
     directory=_DIRECTORY,
     package="sigs.k8s.io/kind",
     title="kind",
-    announcement=f"building kind {KIND_VERSION} from the Go module proxy; some seconds",
+    takes="some seconds",
     packages_compiled=290,
 )
 

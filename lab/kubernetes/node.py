@@ -136,8 +136,7 @@ COREDNS = GoModule(
     directory=Path(__file__).parent / "coredns_binary",
     package="github.com/coredns/coredns",
     title="CoreDNS",
-    announcement=f"building CoreDNS {COREDNS_VERSION} from the Go module proxy; two to three "
-    f"minutes on two cores, only this once",
+    takes="two to three minutes",
     packages_compiled=1300,
 )
 

@@ -49,8 +49,7 @@ LUAHEALTH = GoModule(
     directory=Path(__file__).parent / "luahealth_binary",
     package="./cmd/luahealth",
     title="Argo CD's interpreter of health scripts",
-    announcement=f"building a part of Argo CD {ARGO_CD_VERSION} from the Go module proxy; four to "
-    f"six minutes on two cores, only this once",
+    takes="four to six minutes",
     packages_compiled=1050,
 )
 
@@ -88,8 +87,7 @@ HELM = GoModule(
     directory=Path(__file__).parent / "helm_binary",
     package="helm.sh/helm/v3/cmd/helm",
     title="Helm",
-    announcement=f"building Helm {HELM_VERSION} from the Go module proxy; two to three minutes on "
-    f"two cores, only this once",
+    takes="two to three minutes",
     packages_compiled=950,
     stamps=(
         f"helm.sh/helm/v3/internal/version.version={HELM_VERSION}",
@@ -194,8 +192,7 @@ KUBE = GoModule(
     directory=_DIRECTORY,
     package="./cmd/kube",
     title="Kubernetes",
-    announcement=f"building Kubernetes {KUBERNETES_VERSION} from the Go module proxy; five to "
-    f"nine minutes on two cores, only this once",
+    takes="five to nine minutes",
     packages_compiled=2600,
     stamps=tuple(_stamps()),
 )
@@ -205,8 +202,7 @@ KUBE_NODE = GoModule(
     directory=_DIRECTORY,
     package="./cmd/kube-node",
     title="Kubernetes with a node",
-    announcement=f"building Kubernetes {KUBERNETES_VERSION} with a node's parts; two to ten "
-    f"minutes on two cores, only this once",
+    takes="two to ten minutes",
     packages_compiled=2900,
     stamps=tuple(_stamps()),
 )
@@ -217,6 +213,6 @@ PAUSE = GoModule(
     directory=_DIRECTORY,
     package="./cmd/pause",
     title="The pause container's program",
-    announcement="building the pause container's program",
+    takes="some seconds",
     packages_compiled=60,
 )

@@ -252,8 +252,7 @@ COSIGN = GoModule(
     directory=Path(__file__).parent / "cosign_check",
     package="./",
     title="the check of signatures by cosign's library",
-    announcement=f"building a part of cosign {COSIGN_VERSION} from the Go module proxy; two to "
-    f"three minutes on two cores, only this once",
+    takes="two to three minutes",
     packages_compiled=680,
 )
 
