@@ -11,17 +11,10 @@ from itertools import groupby
 from jinja2 import Environment
 from markupsafe import Markup
 
-from demo import episode_plots, plots, script
+from demo import episode_plots, plots, script, shift_outcome
 from demo.episode import Playing, ThrottlingOutcome, left_out_words, throttling_checks
 from demo.move_outcome import Foretold, Move, MoveOutcome, moved_words
 from demo.outcome import Outcome
-from demo.shift_outcome import (
-    DELAY_SECONDS,
-    LATEST_SECONDS,
-    MESSAGE_BYTES,
-    MESSAGES_PER_SECOND,
-    RATE,
-)
 from demo.summary import EarlierRun
 from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome
 from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check, clock
@@ -59,11 +52,13 @@ def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
 
 
 def _render(name: str, **context: object) -> str:
-    return (
-        _environment()
-        .get_template(name)
-        .render(plots=plots, episode_plots=episode_plots, **context)
-    )
+    modules = {
+        "plots": plots,
+        "episode_plots": episode_plots,
+        "script": script,
+        "queue": shift_outcome,
+    }
+    return _environment().get_template(name).render(modules, **context)
 
 
 @cache
@@ -83,13 +78,6 @@ def throttling_html(throttling: ThrottlingOutcome) -> str:
     return _render(
         "throttling.html",
         outcome=throttling,
-        broker=script.BROKER,
-        businesses=script.BUSINESSES,
-        contract=script.CONTRACT,
-        wanted=script.WANTED,
-        limit=script.LIMIT,
-        high=script.HIGH_LIMIT,
-        between=script.CLIFF_SECONDS_BETWEEN_LEVELS,
         mute=script.cliff_mute_seconds(most_muted),
         compared=list(_compared(throttling)),
         steps=list(_steps(throttling)),
@@ -183,10 +171,6 @@ def move_html(outcome: MoveOutcome) -> str:
     return _render(
         "move.html",
         outcome=outcome,
-        broker=script.BROKER,
-        reader=script.READER,
-        nic=script.NIC,
-        limit=script.NIC_LIMIT,
         moved=moved_words(),
         compared=list(_moves_compared(outcome)),
         foretold=[_foretold_row(outcome, one) for one in outcome.foretold],
@@ -237,10 +221,4 @@ def shift_html(outcome: Outcome) -> str:
         "shift.html",
         outcome=outcome.shift,
         episode=outcome.throttling.tidegate,
-        broker=script.BROKER,
-        delay=DELAY_SECONDS,
-        latest=LATEST_SECONDS,
-        rate=RATE,
-        size=MESSAGE_BYTES,
-        per_second=MESSAGES_PER_SECOND,
     )

@@ -6,7 +6,6 @@ they fall, and which of them come too late, is up to the machine. Two brokers, t
 midnight, on a Prometheus of its own; rows are compared with those of an undisturbed run.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -473,19 +472,3 @@ def kill_figures(seed: int = SEED, blows: int = BLOWS) -> list[Figure]:
             0,
         ),
     ]
-
-
-def main() -> int:
-    """Print the figures; 1 when a store was broken or wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rollup.kills")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--blows", type=int, default=BLOWS)
-    asked = parser.parse_args()
-    figures = kill_figures(asked.seed, asked.blows)
-    for figure in figures:
-        print(figure.row())
-    return int(not all(figure.kept for figure in figures))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,7 +1,7 @@
 """Whole rollups of a synthetic cluster on a real Prometheus: warm, cold, and how both grow.
 
 Prometheus shares the machine. What came out is held against what was made: a fast rollup that loses
-a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
+a byte is none.
 """
 
 import json
@@ -531,16 +531,3 @@ def _cold(url: str, cluster: SyntheticCluster, folder: Path) -> Cost:
 
 def _address(folder: Path) -> str:
     return f"file://{folder}"
-
-
-def main() -> int:
-    """Print the figures of one cluster, cold and warm."""
-    sizes = dict(zip(("brokers", "clients"), map(int, sys.argv[1:3]), strict=False))
-    cluster = SyntheticCluster(BEGIN_MS, **sizes)
-    for figure in (*ingest_figures(cluster), *cold_figures(cluster)):
-        print(figure.row(), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

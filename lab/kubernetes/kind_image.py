@@ -388,7 +388,6 @@ def _layer_files(directory: str, names: list[str]) -> list[str]:
     return names if Path(directory).name == "diff" else []
 
 
-KIND_VERSION = "v0.33.0"
 NODE_IMAGE = f"localhost/kind-node:{KUBERNETES_VERSION}"
 
 _DIRECTORY = Path(__file__).parent / "kind_binary"

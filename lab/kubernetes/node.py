@@ -129,8 +129,6 @@ def _inherit_processors(hierarchy: Path, cgroup: str) -> None:
                 (group / name).write_text(allowed)
 
 
-COREDNS_VERSION = "v1.12.1"
-
 COREDNS = GoModule(
     program="coredns",
     directory=Path(__file__).parent / "coredns_binary",

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lab.packages import GoModule
@@ -197,14 +198,13 @@ KUBE = GoModule(
     stamps=tuple(_stamps()),
 )
 
-KUBE_NODE = GoModule(
+KUBE_NODE = replace(
+    KUBE,
     program="kube-node",
-    directory=_DIRECTORY,
     package="./cmd/kube-node",
     title="Kubernetes with a node",
     takes="two to ten minutes",
     packages_compiled=2900,
-    stamps=tuple(_stamps()),
 )
 
 # The container that holds a Pod's namespaces open.
