@@ -8,6 +8,7 @@ the time of a day grows with their number.
 import json
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -142,9 +143,10 @@ def _compact(folder: Path) -> tuple[int, float]:
 
 if __name__ == "__main__":  # one part, for the process that measures it
     part, folder, brokers = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    rows, seconds = {
+    parts: dict[str, Callable[[], tuple[int, float]]] = {
         "task": _task,
         "publish": partial(_publish, folder, brokers),
         "compact": partial(_compact, folder),
-    }[part]()
+    }
+    rows, seconds = parts[part]()
     print(json.dumps({"rows": rows, "seconds": seconds}))

@@ -265,19 +265,18 @@ def service_account_kubeconfig(
     `lab.process.CommandFailed` when the server refuses a rule.
     """
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    objects: list[dict[str, Any]] = [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": name, "namespace": namespace},
-        }
-    ]
-    places: Sequence[str | None] = granted_in or [None]
-    for place in places:
-        objects += _grant(f"{namespace}-{name}", rules, subject=subject, place=place)
-    kube_api.kubectl(
-        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    )
+    objects = [_object("v1", "ServiceAccount", name, namespace)]
+    role_name = f"{namespace}-{name}"
+    for place in granted_in or [""]:
+        kind = "Role" if place else "ClusterRole"
+        role = {"apiGroup": _RBAC, "kind": kind, "name": role_name}
+        binding = {"roleRef": role, "subjects": [subject]}
+        objects += [
+            _object(f"{_RBAC}/v1", kind, role_name, place, rules=list(rules)),
+            _object(f"{_RBAC}/v1", f"{kind}Binding", role_name, place, **binding),
+        ]
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    kube_api.kubectl("apply", "-f", "-", input=json.dumps(listed))
     token = kube_api.kubectl(
         "create", "token", name, f"--namespace={namespace}", "--duration=1h"
     ).strip()
@@ -286,23 +285,6 @@ def service_account_kubeconfig(
     )
 
 
-def _grant(
-    role_name: str, rules: Sequence[Rule], *, subject: Mapping[str, str], place: str | None
-) -> list[dict[str, Any]]:
-    prefix = "Cluster" if place is None else ""
-    metadata = {"name": role_name} if place is None else {"name": role_name, "namespace": place}
-    role = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{prefix}Role",
-        "metadata": metadata,
-        "rules": list(rules),
-    }
-    reference = {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": role_name}
-    binding = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{prefix}RoleBinding",
-        "metadata": metadata,
-        "roleRef": reference,
-        "subjects": [subject],
-    }
-    return [role, binding]
+def _object(version: str, kind: str, name: str, namespace: str, **more: object) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}

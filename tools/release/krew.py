@@ -8,6 +8,7 @@ import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import yaml
@@ -74,31 +75,17 @@ def versions(requirements: str) -> str:
 
 def manifest(chart: Mapping[str, Any], archive: Path, *, version: str) -> dict[str, Any]:
     """What krew reads. The archive is looked for on the page of the release."""
-    home = chart["home"]
-    systems = {"key": "os", "operator": "In", "values": ["linux", "darwin"]}
-    return {
-        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
-        "kind": "Plugin",
-        "metadata": {"name": "tidegate"},
-        "spec": {
-            "version": f"v{version}",
-            "homepage": home,
-            "shortDescription": "Inspect and manage Kafka bandwidth with Tidegate",
-            "description": "Shows which Kafka brokers are over their network limits and which "
-            "clients are throttled, plans changes of policies and tiers, and finds what is wrong.",
-            "caveats": "Needs uv (https://docs.astral.sh/uv/), which gets Python packages from "
-            "PyPI the first time.",
-            "platforms": [
-                {
-                    "selector": {"matchExpressions": [systems]},
-                    "uri": f"{home}/releases/download/v{version}/{archive.name}",
-                    "sha256": sha256(archive),
-                    "bin": PROGRAM,
-                    "files": [{"from": "*", "to": "."}],
-                }
-            ],
-        },
-    }
+    template = Template(Path(__file__).with_suffix(".yaml").read_text())
+    found: dict[str, Any] = yaml.safe_load(
+        template.substitute(
+            version=version,
+            home=chart["home"],
+            archive=archive.name,
+            sha256=sha256(archive),
+            program=PROGRAM,
+        )
+    )
+    return found
 
 
 def try_out(archive: Path, *, version: str, work: Path) -> str:
