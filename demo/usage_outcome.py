@@ -151,17 +151,6 @@ class UserUsage:
     direction: str
     moved_bytes: int
     held_back_bytes: int
-    throttled_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class TierEpisodes:
-    """One tier in one direction: its throttle episodes, and the seconds below its contract."""
-
-    tier: str
-    direction: str
-    episodes: int
-    seconds_below: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +163,6 @@ class StoredUsage:
     end_ms: int
     by_broker: Mapping[Way, int]
     users: tuple[UserUsage, ...]
-    episodes: tuple[TierEpisodes, ...]
 
     def user(self, user: str, direction: str) -> UserUsage | None:
         """None for who is not in the tables."""
