@@ -1,13 +1,13 @@
 """Settings of a forwarder, and of the Kafka clients in it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from tidegate.kafka.settings import KafkaConnection
+from tidegate.kafka.settings import KafkaConnection, TokenLogin
 from tidegate.queues.names import Guarantee, QueueNames
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,9 @@ def client_settings(connection: KafkaConnection) -> dict[str, object]:
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "security.protocol": protocol,
     }
-    if sasl is not None:
+    if isinstance(sasl, TokenLogin):
+        found |= {"sasl.mechanism": str(sasl.mechanism), "oauth_cb": _token_for(sasl)}
+    elif sasl is not None:
         found |= {
             "sasl.mechanism": str(sasl.mechanism),
             "sasl.username": sasl.username,
@@ -62,6 +64,16 @@ def client_settings(connection: KafkaConnection) -> dict[str, object]:
         }
         found |= {key: value for key, value in files.items() if value is not None}
     return found
+
+
+def _token_for(login: TokenLogin) -> Callable[[str], tuple[str, float, str, dict[str, str]]]:
+    """What librdkafka calls for a token, when it needs one and after four fifths of its life."""
+
+    def token(_: str) -> tuple[str, float, str, dict[str, str]]:
+        found = login.tokens.current()
+        return found.value, found.expires_at_seconds, "", dict(login.extensions)
+
+    return token
 
 
 _SAID_AGAIN_SECONDS = 60.0
