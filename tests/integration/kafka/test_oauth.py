@@ -4,6 +4,7 @@ own authority.
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from lab.process import patience, started, wait_until
 from lab.token_server import AUDIENCE, TokenServer
 from tests.integration.kafka.certificates import Certificates, make_certificates
 from tests.integration.operator.test_rotated_logins import POLICY, RealStage, doubled, passing
+from tidegate.cli import main
+from tidegate.commands.context import CommandContext
 from tidegate.errors import TidegateError, Unauthorized, Unreachable
 from tidegate.forwarder.settings import client_settings
 from tidegate.kafka.brokers import KafkaTopology
@@ -287,6 +290,44 @@ def test_a_secret_rotated_in_an_episode_holds_quotas_until_the_policys_secret_ha
             stage.kubernetes.delete(ref)
         stage.later(1)
         stage.close()
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["client", "token"])
+def test_commands_log_in_by_the_keys_of_a_file_alone(
+    oauth: OAuth, tmp_path: Path, kind: str
+) -> None:
+    folder = tmp_path / "credentials"  # as a Secret is mounted
+    folder.mkdir()
+    authority = oauth.certificates.authority.read_text()
+    keys = {
+        "client": {
+            "tokenEndpointUri": oauth.server.url,
+            "clientId": "tidegate",
+            "clientSecret": SECRET,
+            "tokenEndpoint.crt": authority,
+        },
+        "token": {"token": oauth.server.token("a-person")},
+    }
+    for name, value in {**keys[kind], "ca.crt": authority}.items():
+        (folder / name).write_text(value)
+    out, err = io.StringIO(), io.StringIO()
+    login = ["--client-credentials-file", str(folder)]
+    code = main(
+        ["restore", "--bootstrap-servers", oauth.kafka.sasl_bootstrap_servers, *login],
+        CommandContext(out=out, err=err),
+    )
+    assert code == 0, err.getvalue()
+    (folder / ("clientSecret" if kind == "client" else "token")).write_text("wrong")
+    code = main(
+        ["restore", "--bootstrap-servers", oauth.kafka.sasl_bootstrap_servers, *login],
+        CommandContext(out=out, err=err),
+    )
+    assert code == 1
+    assert "refused" in err.getvalue()
+    assert SECRET not in out.getvalue() + err.getvalue()
 
 
 # --- forwarders -----------------------------------------------------------------------------------
