@@ -7,7 +7,8 @@ from typing import Any
 
 import structlog
 
-from tidegate.kafka.settings import KafkaConnection, TokenLogin
+from tidegate.errors import TidegateError
+from tidegate.kafka.settings import KafkaConnection, Token, TokenLogin
 from tidegate.queues.names import Guarantee, QueueNames
 
 log = structlog.get_logger(__name__)
@@ -39,7 +40,10 @@ class ForwarderSettings:
 
 
 def client_settings(connection: KafkaConnection) -> dict[str, object]:
-    """A connection in librdkafka's words."""
+    """A connection in librdkafka's words.
+
+    Raises what `Tokens.current` does: a client without a token would say less, and later.
+    """
     tls, sasl = connection.tls, connection.sasl
     protocol = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
     found: dict[str, object] = {
@@ -66,12 +70,25 @@ def client_settings(connection: KafkaConnection) -> dict[str, object]:
     return found
 
 
-def _token_for(login: TokenLogin) -> Callable[[str], tuple[str, float, str, dict[str, str]]]:
-    """What librdkafka calls for a token, when it needs one and after four fifths of its life."""
+_ASKED_AGAIN_SECONDS = 10.0
+_TokenOfClients = tuple[str, float, str, dict[str, str]]
 
-    def token(_: str) -> tuple[str, float, str, dict[str, str]]:
-        found = login.tokens.current()
-        return found.value, found.expires_at_seconds, "", dict(login.extensions)
+
+def _token_for(login: TokenLogin) -> Callable[[str], _TokenOfClients]:
+    """What librdkafka calls for a token, when it needs one and after four fifths of its life.
+
+    It must not raise: its library calls further callbacks with the exception. While no token can be
+    had, the last one is given, which brokers refuse once it has expired, and it is called again.
+    """
+    last = [login.tokens.current()]
+
+    def token(_: str) -> _TokenOfClients:
+        try:
+            last[0] = login.tokens.current()
+        except TidegateError as error:
+            log.warning("no access token", problem=error.message)
+            last[0] = Token(last[0].value, time.time() + _ASKED_AGAIN_SECONDS)
+        return last[0].value, last[0].expires_at_seconds, "", dict(login.extensions)
 
     return token
 

@@ -362,3 +362,36 @@ def test_forwarders_clients_log_in_and_again_before_tokens_expire(
         consumer.close()
     assert len(oauth.server.requests) >= 3
     assert received == sent
+
+
+def test_forwarders_clients_go_on_when_the_endpoint_is_back(
+    oauth: OAuth, tmp_path: Path, unique_name: str
+) -> None:
+    oauth.kafka.create_topic(unique_name, assignment=[[1]])
+    oauth.server.lifetime_seconds = 5
+    connection = brokers_connection(declared(oauth), secrets_of(oauth), tmp_path)
+    problems: list[str] = []
+    producer = Producer(
+        {**client_settings(connection), "error_cb": lambda error: problems.append(error.str())}
+    )
+    arrived: list[object] = []
+
+    def sends() -> bool:
+        """Whether a record arrives; one that does not stays in the producer and is tried on."""
+        if not len(producer):
+            producer.produce(
+                unique_name, b"x", on_delivery=lambda error, _: arrived.append(error is None)
+            )
+        before = len(arrived)
+        producer.poll(0.5)
+        return len(arrived) > before and all(arrived)
+
+    wait_until(sends, "a first record", timeout_seconds=20)
+    oauth.server.stop()
+    wait_until(
+        lambda: not sends() and any("invalid_token" in problem for problem in problems),
+        "the broker to refuse the last token",
+        timeout_seconds=60,
+    )
+    oauth.server.start()
+    wait_until(sends, "records again", timeout_seconds=60)
