@@ -10,8 +10,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.errors import for_code
     from kafka.net.sasl import get_sasl_mechanism as sasl_mechanism
+    from kafka.net.sasl.msk import AwsMskIamClient
+    from kafka.net.sasl.oauth import AbstractTokenProvider
     from kafka.protocol import admin, consumer, metadata, producer, sasl
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 __all__ = ["admin", "consumer", "metadata", "producer", "sasl"]
+__all__ += ["AbstractTokenProvider", "AwsMskIamClient"]
 __all__ += ["MemoryRecords", "MemoryRecordsBuilder", "for_code", "sasl_mechanism"]
