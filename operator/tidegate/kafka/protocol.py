@@ -11,7 +11,18 @@ with warnings.catch_warnings():
     from kafka.errors import for_code
     from kafka.net.sasl import get_sasl_mechanism as sasl_mechanism
     from kafka.protocol import admin, consumer, metadata, producer, sasl
+    from kafka.protocol.api_message import ApiMessage
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 __all__ = ["admin", "consumer", "metadata", "producer", "sasl"]
 __all__ += ["MemoryRecords", "MemoryRecordsBuilder", "for_code", "sasl_mechanism"]
+__all__ += ["ShareGroupDescribeRequest", "ShareGroupDescribeResponse"]
+
+
+# the library lacks these; the JSON files of the same names are Kafka's own, of version 4.3.1
+class ShareGroupDescribeRequest(ApiMessage, load_json=__package__):  # type: ignore[call-arg, misc]
+    """Asks a coordinator for the members of share groups (KIP-932)."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=__package__):  # type: ignore[call-arg, misc]
+    """Its answer."""
