@@ -5,7 +5,7 @@ exist, and whether a user or client id is in another tier. It also finds the sam
 twice in one tier, which would cost too much in CEL.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -38,6 +38,8 @@ ShareGroups = Literal["Protect", "Throttle"]
 MAX_MEMBERS = 500
 MAX_TOPICS = 100
 MAX_SHARE_GROUPS = 100
+# no rule for every name of every member, which would cost the API server too much
+GroupPattern = Annotated[str, Field(min_length=1, max_length=249)]
 
 
 class TierMember(SchemaModel):
@@ -78,7 +80,7 @@ class TierMember(SchemaModel):
         "quota, because a throttled share group may lose records. Throttle: the quota stays, and "
         "one change delays its clients for at most a third of the group's record lock.",
     )
-    share_group_names: tuple[KafkaName, ...] | None = Field(
+    share_group_names: tuple[GroupPattern, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_SHARE_GROUPS,
