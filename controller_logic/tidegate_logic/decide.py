@@ -419,8 +419,7 @@ def _kept_keys(
     keys = wanted.keys_of(stored.entity)
     if observation.policy.deleting:
         return keys
-    staying = staying_keys(stored, memory.removals.unwanted, observation.now_seconds)
-    return keys | (staying - wanted.protected_keys(stored.entity))
+    return keys | staying_keys(stored, memory.removals.unwanted, observation.now_seconds)
 
 
 def _tiers_of(wanted: Desired, plan: Plan, memory: Memory) -> Mapping[Entity, str]:

@@ -18,6 +18,7 @@ from tidegate.commands.words import own_words
 from tidegate.errors import TidegateError
 from tidegate_logic.contracts.share_groups import groups_of
 from tidegate_logic.model import (
+    MAX_BYTE_RATE,
     Direction,
     Entity,
     Member,
@@ -28,6 +29,7 @@ from tidegate_logic.model import (
     Tier,
 )
 from tidegate_logic.quota_values import enforced_rate
+from tidegate_logic.quotas.precedence import same_bucket_fallbacks
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import rate_words
 
@@ -53,7 +55,7 @@ def examine_share_groups(
     try:
         with opened_cluster(around, source, access) as cluster:
             groups = cluster.share_groups.read() if cluster.share_groups is not None else ()
-            quotas = cluster.store.read(source.declared.entities) if groups else {}
+            quotas = cluster.store.read(_asked(source.declared.entities)) if groups else {}
     except TidegateError as error:
         yield unknown(_CHECK, f"Not examined: {own_words(error.message)}")
         return
@@ -66,9 +68,7 @@ def examine_share_groups(
         mine = groups_of(member, groups)
         matched |= {group.name for group in mine}
         if mine:
-            yield from _of_member(
-                (tier, member), mine, quotas.get(member.entity), rates.get(member.entity)
-            )
+            yield from _of_member((tier, member), mine, quotas, rates.get(member.entity))
     for group in groups:
         if group.name not in matched:
             yield from _unmatched(group, named)
@@ -100,7 +100,7 @@ def _measured(
 def _of_member(
     named: Named,
     groups: Iterable[ShareGroup],
-    stored: StoredQuota | None,
+    quotas: Mapping[Entity, StoredQuota],
     measured: tuple[float, float] | None,
 ) -> Iterator[Finding]:
     tier, member = named
@@ -125,23 +125,35 @@ def _of_member(
         "throttled more.",
         f"No action needed; shareGroups: Throttle on the member accepts the risk ({_PAGE}).",
     )
-    quota = None if stored is None else _foreign(stored)
+    whose, quota = _standing(quotas, member.entity)
     if quota is not None and (measured is None or measured[1] >= _NEAR * quota):
         now = "" if measured is None else f", and it reads {rate_words(measured[1])} on one broker"
         yield warning(
             _CHECK,
             Reason.SHARE_GROUP,
-            f"{who} has a fetch quota of {rate_words(quota)} that another writer set{now}.",
+            f"{who} has the fetch quota of {whose}, {rate_words(quota)}{now}.",
             "Kafka throttles the share group by it, which may cost records.",
             f"Remove that quota, or raise it above what the group reads ({_PAGE}).",
         )
 
 
-def _foreign(stored: StoredQuota) -> int | None:
-    """The fetch quota in bytes/s that is not Tidegate's; None = there is none."""
-    if stored.ledger is not None and _FETCH in stored.ledger.entries:
-        return None
-    return enforced_rate(stored.values.get(_FETCH))
+def _asked(entities: Iterable[Entity]) -> set[Entity]:
+    """These, and the default entities that count where they have no quota."""
+    return {one for entity in entities for one in (entity, *same_bucket_fallbacks(entity))}
+
+
+def _standing(quotas: Mapping[Entity, StoredQuota], entity: Entity) -> tuple[Entity, int | None]:
+    """Whose fetch quota counts for the entity, in bytes/s, once Tidegate has none for it.
+
+    None = none, or none that limits.
+    """
+    for one in (entity, *same_bucket_fallbacks(entity)):
+        stored = quotas.get(one)
+        is_ours = stored is not None and stored.ledger and _FETCH in stored.ledger.entries
+        if stored is not None and _FETCH in stored.values and not (is_ours and one == entity):
+            rate = enforced_rate(stored.values[_FETCH])
+            return one, rate if rate is not None and rate < MAX_BYTE_RATE else None
+    return entity, None
 
 
 def _unmatched(group: ShareGroup, named: Iterable[Named]) -> Iterator[Finding]:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tidegate_logic.model import (
+    MAX_BYTE_RATE,
     ClientRate,
+    Default,
     Direction,
     Entity,
     QuotaKey,
@@ -64,6 +66,18 @@ def test_another_writers_fetch_quota_is_reported_unless_the_group_reads_far_less
     found = said(world, policy, tier)
     assert (len(found) == 2) is is_reported
     assert rate is None or f"{rate / 1e6:g} MB/s cannot be throttled" in found[0]["soWhat"]
+
+
+def test_the_quota_of_kafkas_default_user_is_reported_where_it_counts(
+    world: Any, policy: Any, tier: Any, member: Any
+) -> None:
+    world.share_groups = (ORDERS,)
+    member["shareGroupNames"] = ["orders"]
+    world.store.put(Entity(Default.DEFAULT), {QuotaKey.CONSUMER_BYTE_RATE: "5000000"})
+    _, quota = said(world, policy, tier)
+    assert "the fetch quota of user=<default>, 5 MB/s" in quota["what"]
+    world.store.put(Entity(Default.DEFAULT), {QuotaKey.CONSUMER_BYTE_RATE: str(MAX_BYTE_RATE)})
+    assert len(said(world, policy, tier)) == 1
 
 
 def test_a_group_that_matches_nobody_is_named_with_the_members_it_may_be(

@@ -33,6 +33,7 @@ from tidegate_logic.model import (
     Override,
     ShareGroup,
     ShareGroupRule,
+    Speed,
     StoredQuota,
 )
 from tidegate_logic.reasons import Reason
@@ -166,6 +167,29 @@ def test_brokers_that_stop_answering_change_nothing() -> None:
     assert world.text(PAIR) is None
 
 
+def test_time_without_answers_does_not_count_as_time_without_the_group() -> None:
+    world = world_of()
+    for groups in ((ORDERS,), None, ()):
+        world.groups = groups
+        world.after(2 * DWELL_SECONDS)
+        assert world.text(PAIR) is None
+    world.after(DWELL_SECONDS)
+    assert world.text(PAIR) is not None
+
+
+def test_a_restart_on_the_way_down_to_a_foreign_value_turns_nothing_round() -> None:
+    world = world_of()
+    world.quotas = {PAIR: stored(PAIR, {FETCH: "1000000"})}
+    world.run()
+    world.groups = (ORDERS,)
+    world.after(60)
+    way = int(world.text(PAIR) or 0)
+    assert 1_000_000 < way < 10_000_000
+    world.restart()
+    world.after(60)
+    assert int(world.text(PAIR) or 0) < way
+
+
 def test_another_writers_fetch_quota_stays() -> None:
     world = world_of()
     world.quotas = {PAIR: stored(PAIR, {FETCH: "12345"})}
@@ -258,8 +282,10 @@ class SharedLoad(LoadedWorld):
         return replace(super().observation(), share_groups=groups)
 
 
-def shared_load(rule: ShareGroupRule = ShareGroupRule.PROTECT) -> tuple[SharedLoad, Entity]:
-    found = loaded_world()
+def shared_load(
+    rule: ShareGroupRule = ShareGroupRule.PROTECT, **changes: object
+) -> tuple[SharedLoad, Entity]:
+    found = loaded_world(**changes)
     world = SharedLoad(**{name: getattr(found, name) for name in found.__dataclass_fields__})
     (low,) = [one for one in world.tiers or () if one.level is Level.L3]
     changed = replace(low.members[0], share_group_names=("orders",), share_groups=rule)
@@ -284,16 +310,20 @@ def test_a_throttled_member_that_a_group_begins_to_read_with_is_let_go_and_other
     assert float(world.text(low) or 0) < 25 * MB, "it takes part again"
 
 
-def test_a_cut_of_a_member_that_accepts_it_mutes_for_a_third_of_the_lock_at_most() -> None:
+@pytest.mark.parametrize("speed", list(Speed))
+def test_a_cut_of_a_member_that_accepts_it_mutes_for_a_third_of_the_lock_at_most(
+    speed: Speed,
+) -> None:
     mutes = {}
-    for rule, group in ((ShareGroupRule.THROTTLE, OTHER), (ShareGroupRule.THROTTLE, None)):
-        world, low = shared_load(rule)
-        world.group = None if group is None else replace(group, name="orders")
+    for group in (replace(OTHER, name="orders"), None):
+        world, low = shared_load(ShareGroupRule.THROTTLE, speed=speed)
+        world.group, world.scrape_seconds = group, 1.0
         world.minutes(2)
         set_limit(world, 50 * MB)
         cuts = [w for one in world.minutes(6) for w in one.writes if w.entity == low]
         mutes[group is not None] = max(one.predicted_mute_seconds for one in cuts)
-    assert mutes[True] <= 5 < mutes[False] <= 12
+    assert mutes[True] <= 5 < mutes[False]
+    assert (mutes[False] > 12) is (speed is Speed.DRAIN)
 
 
 # --- whatever happens -------------------------------------------------------------------------------
