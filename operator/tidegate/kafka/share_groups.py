@@ -7,6 +7,7 @@ none. The rights are DESCRIBE and DESCRIBE_CONFIGS on groups.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 
 from tidegate.errors import Unreachable
 from tidegate.kafka.adminapi.client import AdminClient, Lost
@@ -24,24 +25,28 @@ _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 
 
 class KafkaShareGroups:
-    """Reads them. One thread at a time may use it."""
+    """Reads them, each time over connections of its own: they are read seldom, beside passes."""
 
     def __init__(self, connection: KafkaConnection) -> None:
-        self._client = AdminClient(connection)
+        self._settings = connection
 
     def read(self) -> tuple[ShareGroup, ...]:
         """Every share group with members, by name. Raises Unreachable where a broker is silent."""
-        try:
-            found = list(self._all())
-        except Lost as error:
-            raise _unknown(str(error)) from error
+        with closing(AdminClient(self._settings)) as client:
+            try:
+                found = list(_Reading(client).all())
+            except Lost as error:
+                raise _unknown(str(error)) from error
         return tuple(sorted(found, key=lambda group: group.name))
 
-    def close(self) -> None:
-        """Hang up; later calls raise Unreachable."""
-        self._client.close()
 
-    def _all(self) -> Iterator[ShareGroup]:
+class _Reading:
+    """One reading, broker by broker."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+
+    def all(self) -> Iterator[ShareGroup]:
         if not self._client.has_request(_DESCRIBE):
             return
         for broker in self._client.metadata().brokers:

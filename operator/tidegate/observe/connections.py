@@ -393,7 +393,6 @@ def open_cluster(
         topology = open_topology(spec, of_brokers, folder=folder, topic_names=store.topic_names)
         opened.enter_context(closing(topology))
         groups = open_share_groups(spec, of_brokers, folder=folder)
-        opened.enter_context(closing(groups))
         replication = open_replication(spec, of_brokers, folder=folder)
         opened.pop_all()
     return KafkaCluster(store.address, store, topology, move, replication, groups)

@@ -214,8 +214,6 @@ class KafkaCluster:
     share_groups: ShareGroupSource | None = None
 
     def close(self) -> None:
-        if self.share_groups is not None:
-            self.share_groups.close()
         if self.replication is not None:
             self.replication.close()
         self.topology.close()

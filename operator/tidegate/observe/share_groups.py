@@ -29,10 +29,6 @@ class ShareGroupSource(Protocol):
         """Those that have members now. Raises a TidegateError where they are not known in full."""
         ...
 
-    def close(self) -> None:
-        """Hang up."""
-        ...
-
 
 @dataclass(slots=True)
 class ShareGroupWatch:

@@ -61,14 +61,14 @@ def reading(kafka: KraftLab, group: str, client_id: str) -> Iterator[ShareConsum
     )
     consumer.subscribe([TOPIC])
     try:
-        with closing(KafkaShareGroups(connection(kafka))) as source:
+        source = KafkaShareGroups(connection(kafka))
 
-            def has_joined() -> bool:
-                consumer.poll(0.2)
-                found = {one.name: one.client_ids for one in source.read()}
-                return client_id in found.get(group, ())
+        def has_joined() -> bool:
+            consumer.poll(0.2)
+            found = {one.name: one.client_ids for one in source.read()}
+            return client_id in found.get(group, ())
 
-            wait_until(has_joined, f"{client_id} in share group {group}", timeout_seconds=60)
+        wait_until(has_joined, f"{client_id} in share group {group}", timeout_seconds=60)
         yield consumer
     finally:
         consumer.close()
@@ -77,38 +77,31 @@ def reading(kafka: KraftLab, group: str, client_id: str) -> Iterator[ShareConsum
 def test_groups_with_members_are_reported_with_client_ids_topics_and_locks(
     sharing: KraftLab,
 ) -> None:
-    with closing(KafkaShareGroups(connection(sharing))) as source:
-        with reading(sharing, "sg-1", "c-1"), reading(sharing, "sg-2", "c-2"):
-            found = {one.name: one for one in source.read()}
-            assert {name: one.client_ids for name, one in found.items()} == {
-                "sg-1": {"c-1"},
-                "sg-2": {"c-2"},
-            }
-            assert found["sg-1"].topics == {TOPIC}
-            assert found["sg-1"].lock_seconds == 30
-        wait_until(lambda: source.read() == (), "no share group with members", timeout_seconds=60)
+    source = KafkaShareGroups(connection(sharing))
+    with reading(sharing, "sg-1", "c-1"), reading(sharing, "sg-2", "c-2"):
+        found = {one.name: one for one in source.read()}
+        assert {name: one.client_ids for name, one in found.items()} == {
+            "sg-1": {"c-1"},
+            "sg-2": {"c-2"},
+        }
+        assert found["sg-1"].topics == {TOPIC}
+        assert found["sg-1"].lock_seconds == 30
+    wait_until(lambda: source.read() == (), "no share group with members", timeout_seconds=60)
 
 
 def test_a_login_without_rights_on_groups_learns_of_none(sharing: KraftLab) -> None:
     login = SaslLogin(SaslMechanism.PLAIN, "alice", sharing.password("alice"))
-    with (
-        reading(sharing, "sg-3", "c-3"),
-        closing(KafkaShareGroups(connection(sharing, login))) as source,
-    ):
-        assert source.read() == ()
+    with reading(sharing, "sg-3", "c-3"):
+        assert KafkaShareGroups(connection(sharing, login)).read() == ()
 
 
 def test_brokers_without_share_groups_have_none(kafka: KafkaLab) -> None:
-    with closing(KafkaShareGroups(connection(kafka))) as source:
-        assert source.read() == ()
+    assert KafkaShareGroups(connection(kafka)).read() == ()
 
 
 def test_brokers_that_do_not_answer_are_not_brokers_without_groups() -> None:
-    with (
-        closing(KafkaShareGroups(KafkaConnection(("127.0.0.1:1",)))) as source,
-        pytest.raises(Unreachable),
-    ):
-        source.read()
+    with pytest.raises(Unreachable):
+        KafkaShareGroups(KafkaConnection(("127.0.0.1:1",))).read()
 
 
 def pass_after(stage: Stage, seconds: float) -> None:
@@ -125,10 +118,10 @@ def test_a_policy_takes_its_fetch_quota_away_while_a_share_group_reads_with_the_
     sharing: KraftLab,
 ) -> None:
     settings = connection(sharing)
+    source = KafkaShareGroups(settings)
     with (
         closing(AdminQuotaStore(settings)) as store,
         closing(KafkaTopology(settings, topic_names=tuple)) as topology,
-        closing(KafkaShareGroups(settings)) as source,
     ):
         stage = Stage(store=store, leaders=topology, share_groups=source)  # type: ignore[arg-type]
         stage.policy()

@@ -39,9 +39,6 @@ class FixedShareGroups:
     def read(self) -> tuple[ShareGroup, ...]:
         return self._groups
 
-    def close(self) -> None:
-        pass
-
 
 class FixedTopology:
     """Leaders as a test says."""

@@ -34,9 +34,6 @@ class Source:
             raise UNREACHABLE
         return self.answer
 
-    def close(self) -> None:
-        pass
-
 
 def test_brokers_are_asked_once_a_minute() -> None:
     watch, source = ShareGroupWatch(beside=False), Source()
