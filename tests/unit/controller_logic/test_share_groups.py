@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -283,7 +284,7 @@ class SharedLoad(LoadedWorld):
 
 
 def shared_load(
-    rule: ShareGroupRule = ShareGroupRule.PROTECT, **changes: object
+    rule: ShareGroupRule = ShareGroupRule.PROTECT, **changes: Any
 ) -> tuple[SharedLoad, Entity]:
     found = loaded_world(**changes)
     world = SharedLoad(**{name: getattr(found, name) for name in found.__dataclass_fields__})
