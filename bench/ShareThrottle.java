@@ -131,11 +131,19 @@ final class ShareThrottle {
 
     private void summarise(Admin admin, int records, int underQuota) throws Exception {
         Map<Integer, Long> starts = starts(admin);
+        for (int second = 0; second < 2 * LOCK_MS / 1000 && sum(starts) < records; second++) {
+            Thread.sleep(1000); // the last acknowledgements, and locks of consumers that have left
+            starts = starts(admin);
+        }
         long twice = seen.values().stream().filter(times -> times > 1).count();
         System.out.printf("{\"records\": %d, \"seen_under_quota\": %d, \"seen\": %d, \"seen_twice\": %d, "
                 + "\"archived_unseen\": %d, \"passed_by_start_offsets\": %d, \"by_delivery_count\": {%s}}%n",
                 records, underQuota, seen.size(), twice, archivedUnseen(starts),
-                starts.values().stream().mapToLong(Long::longValue).sum(), counts());
+                sum(starts), counts());
+    }
+
+    private static long sum(Map<Integer, Long> starts) {
+        return starts.values().stream().mapToLong(Long::longValue).sum();
     }
 
     private String counts() {
