@@ -99,15 +99,17 @@ def groups_of(member: Member, groups: Iterable[ShareGroup]) -> tuple[ShareGroup,
 def _uses(
     tiers: Iterable[Tier], groups: tuple[ShareGroup, ...], before: Uses, now_seconds: float
 ) -> Uses:
-    uses = {}
-    named: set[Entity] = set()
-    for member in (member for tier in tiers for member in tier.members):
-        mine = () if member.entity in named else groups_of(member, groups)
-        named.add(member.entity)  # who names it later overlaps, and changes nothing
-        if mine:
+    uses: dict[Entity, ShareUse] = {}
+    client_ids = {client_id for group in groups for client_id in group.client_ids}
+    named: set[Entity] = set()  # who names an entity later overlaps, and changes nothing
+    for member in [member for tier in tiers for member in tier.members]:
+        entity = member.entity
+        may_match = entity.client_id in client_ids or member.share_group_names
+        if may_match and entity not in named and (mine := groups_of(member, groups)):
             names = tuple(sorted(group.name for group in mine))
             lock_seconds = min(group.lock_seconds or USUAL_LOCK_SECONDS for group in mine)
-            uses[member.entity] = ShareUse(names, lock_seconds)
+            uses[entity] = ShareUse(names, lock_seconds)
+        named.add(entity)
     for entity, use in before.items():
         since_seconds = use.gone_since_seconds
         since_seconds = now_seconds if since_seconds is None else min(since_seconds, now_seconds)
@@ -122,6 +124,8 @@ def can_be_read_with(member: Member) -> bool:
 
 
 def _tier(tier: Tier, uses: Uses, unknown_for: Mapping[Entity, StoredQuota] | None) -> Tier:
+    if unknown_for is None and uses.keys().isdisjoint([one.entity for one in tier.members]):
+        return tier
     members = tuple([_member(member, uses, unknown_for) for member in tier.members])
     return tier if members == tier.members else replace(tier, members=members)
 
