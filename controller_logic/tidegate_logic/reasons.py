@@ -359,6 +359,13 @@ class Reason(StrEnum):
             "is never throttled."
         ),
     )
+    SHARE_GROUP = (
+        "ShareGroup",
+        (
+            "A share group reads with the member, so Tidegate sets no fetch quota for it: a "
+            "throttled share group uses up delivery attempts of records that it never gets."
+        ),
+    )
     FLOOR_RAISED = (
         "FloorRaised",
         (

@@ -613,6 +613,7 @@ def opened_cluster(
             open_admin_store=around.open_admin_store,
             open_topology=around.open_topology,
             open_replication=around.open_replication,
+            open_share_groups=around.open_share_groups,
         )
         with closing(opened) as cluster:
             yield cluster

@@ -25,6 +25,8 @@ from tidegate.errors import (
 )
 from tidegate.kafka.protocol import (
     AbstractTokenProvider,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
     admin,
     consumer,
     for_code,
@@ -158,6 +160,9 @@ _SPOKEN = {
     consumer.OffsetFetchRequest: (consumer.OffsetFetchResponse, 5),
     admin.DescribeGroupsRequest: (admin.DescribeGroupsResponse, 3),
     admin.DescribeTransactionsRequest: (admin.DescribeTransactionsResponse, 0),
+    # those of share groups, for brokers from 4.1 on
+    admin.ListGroupsRequest: (admin.ListGroupsResponse, 5),
+    ShareGroupDescribeRequest: (ShareGroupDescribeResponse, 1),
 }
 
 

@@ -13,8 +13,19 @@ with warnings.catch_warnings():
     from kafka.net.sasl.msk import AwsMskIamClient
     from kafka.net.sasl.oauth import AbstractTokenProvider
     from kafka.protocol import admin, consumer, metadata, producer, sasl
+    from kafka.protocol.api_message import ApiMessage
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 __all__ = ["admin", "consumer", "metadata", "producer", "sasl"]
 __all__ += ["AbstractTokenProvider", "AwsMskIamClient"]
 __all__ += ["MemoryRecords", "MemoryRecordsBuilder", "for_code", "sasl_mechanism"]
+__all__ += ["ShareGroupDescribeRequest", "ShareGroupDescribeResponse"]
+
+
+# the library lacks these; it reads the fields of each from the JSON file of the same name
+class ShareGroupDescribeRequest(ApiMessage, load_json=__package__):  # type: ignore[call-arg, misc]
+    """Asks a coordinator for the members of share groups (KIP-932)."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=__package__):  # type: ignore[call-arg, misc]
+    """Its answer."""
