@@ -206,6 +206,7 @@ def _member(member: TierMember, tier_labels: Mapping[str, str]) -> Member:
         topics=tuple(member.topics or ()),
         contract=None if member.contract is None else _contract(member.contract),
         labels=tuple(sorted({**tier_labels, **(member.labels or {})}.items())),
+        racks=tuple(sorted(member.racks or ())),
     )
 
 
