@@ -28,9 +28,10 @@ from tidegate.console.markup import (
 from tidegate.console.parts import Kept, Page, Part
 from tidegate.console.sentences import levels_send
 from tidegate.view.load import NicNow
-from tidegate.view.policy import MemberNow, PolicyNow
+from tidegate.view.policy import MemberNow, PolicyNow, seconds_of
 from tidegate_logic.model import Level
-from tidegate_logic.words import UNKNOWN, rate_words
+from tidegate_logic.throttle.nic_status import Pressure
+from tidegate_logic.words import UNKNOWN, rate_of_words, rate_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def broker_page(
         return Part("head", head), Part("none", Markup("<p>There is no such live broker.</p>"))
     return (
         Part("head", head),
-        *(Part(f"nic {nic.direction.value}", _filled(now, nic)) for nic in nics),
+        *(Part(f"nic {nic.direction.value}", _filled(now, nic, history)) for nic in nics),
         *([shares_chart(now, nics, history, kept, choices, f"broker {broker}")] if nics else ()),
         *_members(now, broker),
     )
@@ -79,9 +80,22 @@ def slices_of(nic: NicNow) -> Sequence[Slice]:
     )
 
 
-def _filled(now: PolicyNow, nic: NicNow) -> Markup:
+def _begun(now: PolicyNow, nic: NicNow, history: History) -> str:
+    """Since when it is so, and for one that is over with how much that began."""
+    at = seconds_of(nic.since)
+    if at is None:
+        return ""
+    words = f"{nic.pressure.value} since {since(nic.since, now.now_seconds)}"
+    points = history.nic(now.key, (nic.broker, nic.direction), now.now_seconds - at + 30)
+    first = next((share for when, share in reversed(points) if when <= at + 1), None)
+    if nic.pressure is Pressure.OVER and first and nic.limit:
+        words += f", then {rate_of_words(first * nic.limit, nic.limit)}"
+    return f"{words}. "
+
+
+def _filled(now: PolicyNow, nic: NicNow, history: History) -> Markup:
     title = f"{nic.direction.value.capitalize()}: {_words(nic)}"
-    begun = f"{nic.pressure.value} since {since(nic.since, now.now_seconds)}. " if nic.since else ""
+    begun = _begun(now, nic, history)
     slices = slices_of(nic)
     whole = max(nic.limit or 0, nic.bytes_per_second or 0.0, 1.0)
     bars = joined(

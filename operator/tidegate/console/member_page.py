@@ -24,6 +24,7 @@ from tidegate.console.markup import (
 )
 from tidegate.console.members_part import member_columns, member_parts
 from tidegate.console.parts import Kept, Page, Part
+from tidegate.console.sentences import cause_of
 from tidegate.view.policy import MemberNow, PolicyNow
 from tidegate_logic.model import QuotaKey
 from tidegate_logic.quota_values import quota_words
@@ -58,11 +59,15 @@ def member_page(
         if first.override
         else Markup("")
     )
-    head = Markup("<div><h2>{} <small>{} of tier {}</small></h2><p>{}</p>{}{}</div>").format(
+    level = next((known for known in now.levels if known.level is first.level), None)
+    cause = cause_of(now, level) if level and any(one.is_throttled for one in ways) else ""
+    why = Markup("<p>Why: {}.</p>").format(cause) if cause else Markup("")
+    head = Markup("<div><h2>{} <small>{} of tier {}</small></h2><p>{}</p>{}{}{}</div>").format(
         name(first.name),
         first.level.value,
         name(first.tier_key),
         Markup('<bdi class="name">{}</bdi>').format(str(first.entity)),
+        why,
         leaders,
         override,
     )

@@ -12,6 +12,7 @@ from tidegate.console import broker_page, brokers_part, markup, member_page, now
 from tidegate.console.banner import banner, strip
 from tidegate.console.choices import Choices
 from tidegate.console.history import History, Past
+from tidegate.console.levels_part import lanes
 from tidegate.console.parts import Kept, page_html
 from tidegate.console.server import Console
 from tidegate.console.source import read_past
@@ -89,6 +90,21 @@ def test_the_state_of_a_level_is_that_of_its_members() -> None:
     )
     states = {one.level: one.state for one in now_of(console, source).levels}
     assert (states[Level.L3], states[Level.L0]) == ("Throttled", "Contract")
+
+
+def test_lanes_are_always_four_with_times_and_colours_named_and_one_broker_has_a_frame() -> None:
+    console, _, now = at(640)
+    part = lanes(now, console.history, Choices())
+    assert part.rows is not None
+    assert [row.name for row in part.rows] == ["L0", "L1", "L2", "L3", "events", "ticks"]
+    assert "no tier" in str(part.rows[1])
+    assert str(part.rows[-1]).count('<b style="left:') == 5
+    assert set(re.findall(r'<i class="state-(\w+)"', part.html)) == {
+        "contract", "throttled", "relaxing", "stepping", "contended", "none"
+    }  # fmt: skip
+    tiles = brokers_part.heat(now, Kept(), Choices()).rows or ()
+    assert [tile.name for tile in tiles] == ["1", "2", "3"]
+    assert sum('class="tile worst"' in tile.html for tile in tiles) == 1
 
 
 @pytest.mark.parametrize(
