@@ -33,7 +33,8 @@ from tidegate_logic.words import UNKNOWN, age_words, counted, rate_words
 class Verdict:
     """`tone` is its colour, `word` names the state in a title, `since` is RFC 3339 or "".
 
-    `to_do` is one sentence: what a person does next; "" = nothing is the matter.
+    `to_do` is one sentence: what a person does next; "" = nothing is the matter. `is_helpless`:
+    quotas cannot help.
     """
 
     tone: str
@@ -41,6 +42,7 @@ class Verdict:
     text: str
     since: str = ""
     to_do: str = ""
+    is_helpless: bool = False
 
 
 WITHIN: Final = "within"  # green
@@ -101,7 +103,7 @@ def _over(now: PolicyNow, throttled: str) -> Verdict:
     where = f"broker {worst.broker} {worst.direction.value}"
     others = counted(len(now.over) - 1, "more NIC") if len(now.over) > 1 else ""
     held = _held(now)
-    is_helpless = now.is_spent or _is_too_little(worst)
+    is_helpless = not held and (now.is_spent or _is_too_little(worst))
     to_do = held.to_do if held else _relief(worst) if is_helpless else _next_step(now)
     if excess <= 0:
         said = f"{where}{f' and {others}' if others else ''} below the limit again"
@@ -112,7 +114,7 @@ def _over(now: PolicyNow, throttled: str) -> Verdict:
     said = f"{where} over by {by}{f', {others} over' if others else ''}"
     if now.is_spent:
         text = f"Nothing left to throttle: {said}"
-        return Verdict(SPENT, "nothing left", text, worst.since, to_do)
+        return Verdict(SPENT, "nothing left", text, worst.since, to_do, is_helpless)
     if held:
         follows = held.text
     elif throttled:
@@ -120,7 +122,7 @@ def _over(now: PolicyNow, throttled: str) -> Verdict:
         follows = f"{levels} throttled, not enough yet" if levels else "not enough yet"
     else:
         follows = "nobody is throttled yet"
-    return Verdict(OVER, "over", _with("", f"{said} - {follows}"), worst.since, to_do)
+    return Verdict(OVER, "over", _with("", f"{said} - {follows}"), worst.since, to_do, is_helpless)
 
 
 def _peak(now: PolicyNow, nic: NicNow) -> float:
@@ -250,7 +252,7 @@ def banner(now: PolicyNow, *, is_whole: bool = True) -> Part:
             Markup(' <span class="try">{}</span>').format(
                 page_link("/what-if", now.key, "Try it on What if")
             )
-            if found.tone == SPENT
+            if found.is_helpless
             else Markup("")
         )
         if found.to_do:

@@ -88,14 +88,14 @@ def _begun(now: PolicyNow, nic: NicNow, history: History) -> str:
     words = f"{nic.pressure.value} since {since(nic.since, now.now_seconds)}"
     points = history.nic(now.key, (nic.broker, nic.direction), now.now_seconds - at + 30)
     first = next((share for when, share in reversed(points) if when <= at + 1), None)
-    if nic.pressure is Pressure.OVER and first and nic.limit:
-        words += f", then {rate_of_words(first * nic.limit, nic.limit)}"
-    return f"{words}. "
+    if nic.pressure is Pressure.OVER and nic.limit and (first or 0.0) > 1:
+        words += f", then {rate_of_words((first or 0.0) * nic.limit, nic.limit)}"
+    return words
 
 
 def _filled(now: PolicyNow, nic: NicNow, history: History) -> Markup:
     title = f"{nic.direction.value.capitalize()}: {_words(nic)}"
-    begun = _begun(now, nic, history)
+    said = "; ".join(filter(None, (_begun(now, nic, history), nic.why)))
     slices = slices_of(nic)
     whole = max(nic.limit or 0, nic.bytes_per_second or 0.0, 1.0)
     bars = joined(
@@ -125,9 +125,8 @@ def _filled(now: PolicyNow, nic: NicNow, history: History) -> Markup:
         Column("Rate", lambda one: rate(one.bytes_per_second), "right"),
         Column("Share of it", share, "right"),
     )
-    inside = Markup('<p>{}{}</p><span class="stack{}" aria-hidden="true">{}{}</span>{}').format(
-        begun,
-        nic.why,
+    inside = Markup('<p>{}</p><span class="stack{}" aria-hidden="true">{}{}</span>{}').format(
+        f"{said}." if said else "",
         "" if nic.is_known else " hatched",
         bars if nic.is_known else "",
         mark,
@@ -154,7 +153,9 @@ def _members(now: PolicyNow, broker: int) -> Iterator[Part]:
         key=lambda one: -one.by_broker[broker],
     )
     if not found:
-        text = Markup("<p>No member is known to transfer anything through this broker.</p>")
+        is_measured = any(nic.broker == broker and nic.foreign is not None for nic in now.nics)
+        words = "No member transfers anything" if is_measured else "Unknown: who transfers"
+        text = Markup("<p>{} through this broker.</p>").format(words)
         yield Part("members", section("members", "Members", text))
         return
     columns: Columns[MemberNow] = (

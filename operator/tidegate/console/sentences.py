@@ -9,7 +9,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from tidegate.console.markup import broker_link, joined, member_link, page_link, rate, since
+from tidegate.console.markup import broker_link, joined, member_link, rate, since
 from tidegate.view.load import RELAXING, NicNow
 from tidegate.view.policy import (
     KUBERNETES,
@@ -237,14 +237,13 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         if now.is_spent:
             too_much = Markup(", ").join(map(_too_much, now.over[:3]))
             return Markup(
-                "It is <strong>not enough, and quotas cannot help</strong>: {}. Excess: {}{}. {}"
+                "It is <strong>not enough, and quotas cannot help</strong>: {}. Excess: {}{}."
             ).format(
                 _CANNOT[now.condition("Throttling")["reason"]],
                 too_much,
                 f" and {len(now.over) - 3} more" if len(now.over) > 3 else "",
-                _what_would(now.key),
             )
-        said = Markup(" ").join(_would_help(now.key, nic) for nic in now.over[:3])
+        said = Markup(" ").join(map(_would_help, now.over[:3]))
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
     if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
@@ -259,11 +258,6 @@ _CANNOT: Final = {
 }
 
 
-def _what_would(policy_key: str) -> Markup:
-    link = page_link("/what-if", policy_key, "What if")
-    return Markup("Try another limit, other leaders or fewer clients on {}.").format(link)
-
-
 def _too_much(nic: NicNow) -> Markup:
     over = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
     return Markup("broker {} {} {}").format(
@@ -271,7 +265,7 @@ def _too_much(nic: NicNow) -> Markup:
     )
 
 
-def _would_help(policy_key: str, nic: NicNow) -> Markup:
+def _would_help(nic: NicNow) -> Markup:
     """Whether members that may be throttled send more through this NIC than is too much."""
     where = f"Broker {nic.broker} {nic.direction.value} is"
     too_much = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
@@ -285,9 +279,8 @@ def _would_help(policy_key: str, nic: NicNow) -> Markup:
     if sent >= too_much:
         words = "{}; L1 to L3 send {} there and can be throttled."
         return Markup(words).format(over, rate(sent))  # noqa: S704  # a literal
-    return Markup(
-        "{}, and L1 to L3 send only {} there: <strong>quotas cannot help</strong>. {}"
-    ).format(over, rate(sent), _what_would(policy_key))
+    words = "{}, and L1 to L3 send only {} there: <strong>quotas cannot help</strong>."
+    return Markup(words).format(over, rate(sent))  # noqa: S704  # a literal
 
 
 THROTTLEABLE: Final = tuple(level for level in Level if level is not Level.L0)
