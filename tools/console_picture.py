@@ -14,19 +14,20 @@ from typing import Final
 from playwright.sync_api import expect
 
 from lab.network import free_port
-from tools.console_walk import is_throttled, opened, require, watched_page
+from tools.console_walk import opened, watched_page
 
 PICTURE: Final = Path("docs") / "pictures" / "console.png"
-_SPEED: Final = 20
-_SHOWN_AT_SECONDS: Final = 620  # of the evening: both levels are throttled, for what Why names
-_WAIT_MS: Final = 120_000
+_BOTH_THROTTLED: Final = re.compile(
+    "L3 throttled: .* Why: broker .* at .* UTC, .* at .*; now .*L2 throttled: .* Why: broker .* at "
+)
+_WAIT_MS: Final = 240_000
 
 
 def main() -> None:
-    """Play, stop when two levels are throttled, and take the picture."""
+    """Play, stop when two levels are throttled again, and take the picture."""
     port = free_port()
     address = f"http://127.0.0.1:{port}/"
-    options = ["--play", f"--port={port}", f"--speed={_SPEED}"]
+    options = ["--play", f"--port={port}", "--speed=5"]  # a busy machine misses no state
     command = [sys.executable, "-m", "tidegate", "console", *options]
     console = subprocess.Popen(command)  # noqa: S603  # our own
     try:
@@ -34,16 +35,14 @@ def main() -> None:
             page.set_viewport_size({"width": 1180, "height": 760})
             while not opened(page, address):
                 page.wait_for_timeout(500)
-            page.wait_for_timeout(1000 * _SHOWN_AT_SECONDS / _SPEED)
             short = page.get_by_role("list", name="In short")
-            for level in ("L3", "L2"):
-                row = short.get_by_role("listitem").filter(has_text=f"{level} throttled")
-                expect(row).to_contain_text(
-                    re.compile("Why: broker .* at .*; now "), timeout=_WAIT_MS
-                )
+            # the second time, so that the chart has some minutes: Why has both readings
+            expect(short).to_contain_text(_BOTH_THROTTLED, timeout=_WAIT_MS)
             page.get_by_role("button", name="Pause").click()
+            expect(page.get_by_role("button", name="Play on")).to_be_visible()
+            expect(page.locator(".banner")).to_have_css("filter", "none")  # it is connected
+            expect(short).to_contain_text(_BOTH_THROTTLED)
             page.wait_for_timeout(1000)
-            require(is_throttled(page, "L3"), "L3 throttled with L2")
             page.screenshot(path=PICTURE)
     finally:
         console.send_signal(signal.SIGINT)

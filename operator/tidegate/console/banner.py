@@ -73,7 +73,7 @@ def verdict(now: PolicyNow) -> Verdict:
         to_do = (
             "Check Prometheus and its targets: no load is judged without readings."
             if unknown
-            else f"{_doctor(now)} checks metrics, limits and the operator."
+            else f"tidegate doctor {now.key} checks metrics, limits and the operator."
         )
         return Verdict(WATCH if throttled else UNSURE, "unknown", text, since_, to_do)
     if throttled:
@@ -160,10 +160,6 @@ def _relief(nic: NicNow) -> str:
     return f"Add capacity, move leaders away or {what}."
 
 
-def _doctor(now: PolicyNow) -> str:
-    return f"tidegate doctor {now.key}"
-
-
 def _with(throttled: str, said: str) -> str:
     return f"{throttled} - {said}" if throttled else said[:1].upper() + said[1:]
 
@@ -195,7 +191,7 @@ def _held(now: PolicyNow) -> _Held | None:
     if now.is_held:
         reason = str(now.condition("Ready").get("reason") or "not Ready")
         text = f"held ({reason}), no quota changes"
-        return _Held("held", text, f"{_doctor(now)} says what it lacks.")
+        return _Held("held", text, f"tidegate doctor {now.key} says what it lacks.")
     contended = sorted({one.name for one in now.members if one.state == MemberState.CONTENDED})
     if contended:
         more = f" and {len(contended) - 1} more" if len(contended) > 1 else ""

@@ -5,6 +5,7 @@ Pure. Ten rows at first; a filter finds any other, and heads sort.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from markupsafe import Markup
@@ -99,20 +100,19 @@ def _searched(one: MemberNow) -> str:
 
 def member_parts(now: PolicyNow, members: Sequence[MemberNow], kept: Kept) -> tuple[Part, ...]:
     """A row for each member and way."""
-    columns = member_columns(now, Choices())
-    causes = _causes(now)
-    return tuple(_member_part(now, columns, causes, one, kept) for one in members)
+    columns, causes = member_columns(now, Choices()), _causes(now)
 
+    def row(one: MemberNow) -> Part:
+        return Part(f"{one.key} {one.way}", table_row(columns, one))
 
-def _member_part(
-    now: PolicyNow,
-    columns: Columns[MemberNow],
-    causes: Mapping[Level, str],
-    one: MemberNow,
-    kept: Kept,
-) -> Part:
-    name_, of = f"{one.key} {one.way}", (now.key, one, causes.get(one.level))
-    return kept.piece(f"member {name_}", of, lambda: Part(name_, table_row(columns, one)))
+    return tuple(
+        kept.piece(
+            f"member {one.key} {one.way}",
+            (now.key, one, causes.get(one.level)),
+            partial(row, one),
+        )
+        for one in members
+    )
 
 
 def _causes(now: PolicyNow) -> Mapping[Level, str]:
