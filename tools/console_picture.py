@@ -33,11 +33,12 @@ def main() -> None:
     try:
         with watched_page(address) as page:
             page.set_viewport_size({"width": 1180, "height": 760})
+            expect.set_options(timeout=_WAIT_MS)
             while not opened(page, address):
                 page.wait_for_timeout(500)
             short = page.get_by_role("list", name="In short")
             # the second time, so that the chart has some minutes: Why has both readings
-            expect(short).to_contain_text(_BOTH_THROTTLED, timeout=_WAIT_MS)
+            expect(short).to_contain_text(_BOTH_THROTTLED)
             page.get_by_role("button", name="Pause").click()
             expect(page.get_by_role("button", name="Play on")).to_be_visible()
             expect(page.locator(".banner")).to_have_css("filter", "none")  # it is connected
