@@ -81,7 +81,7 @@ def verdict(now: PolicyNow) -> Verdict:
         return Verdict(
             WATCH,
             "recovering" if is_back else "throttling",
-            f"{throttled} - {'' if is_back else 'holding, '}{_fullest(now)}",
+            f"{throttled} - {'' if is_back else 'holding, '}{_fullest(now, is_mean=True)}",
             since_,
             "Nothing to do: contracts return step by step"
             f"{'' if is_back else ' when the load falls'}.",
@@ -232,9 +232,13 @@ def _throttled_since(now: PolicyNow) -> str:
     return min((one.since for one in now.levels if one.level in levels and one.since), default="")
 
 
-def _fullest(now: PolicyNow) -> str:
+def _fullest(now: PolicyNow, *, is_mean: bool = False) -> str:
+    """`is_mean`: clients that are throttled send in bursts, so the operator goes by means."""
     nic = max(now.nics, key=lambda one: one.share or 0.0)
-    return f"fullest is broker {nic.broker} at {100 * (nic.share or 0.0):.0f} %"
+    share = f"{100 * (nic.share or 0.0):.0f} %"
+    if (nic.share or 0.0) <= 1:
+        return f"fullest is broker {nic.broker} at {share}"
+    return f"bursts up to {share} on broker {nic.broker}" if is_mean else f"one reading of {share}"
 
 
 def banner(now: PolicyNow, *, is_whole: bool = True) -> Part:

@@ -74,6 +74,7 @@ def test_a_state_has_its_colour_its_word_in_the_title_and_what_to_do(state: str)
     [
         (200.0, "within", "All brokers within limits - fullest is broker 1 at 72 %"),
         (308.0, "over", "Broker 1 egress over by 18 MB/s - L3, L2 throttled, not enough yet"),
+        (311.0, "watch", "Throttling L3, L2 - holding, bursts up to 123 % on broker 2"),
         (640.0, "watch", "Throttling L3, L2 - holding, fullest is broker"),
     ],
 )

@@ -79,10 +79,10 @@ def test_what_fills_a_broker_is_all_of_it_and_its_members_are_in_order_of_bytes(
 
 
 def test_a_broker_that_went_over_has_the_reading_of_then_and_one_without_readings_says_so() -> None:
-    console, source, now = at(311)
+    console, source, now = at(308)
     page = page_html(broker_page.broker_page(now, 1, console.history, Kept(), Choices()))
     assert re.search(
-        r"Over since 08:05:06 \(5 s\), then 98 of 80 MB/s; \d of 3 samples above\.", page
+        r"Over since 08:05:06 \(1 s\), then 98 of 80 MB/s; \d of 3 samples above\.", page
     )
     simulated.without_prometheus(source)
     now = now_of(console, source)
