@@ -26,13 +26,14 @@ class Cause:
     """Why a level was throttled first: the words of it, when, and for which NICs.
 
     `seen` is what each of these NICs carried when that was known last: bytes/s, and the sample's
-    time.
+    time. `is_waiting`: its first cut is decided, and not written yet.
     """
 
     words: str
     at_seconds: float
     nics: tuple[NicKey, ...]
     seen: Mapping[NicKey, tuple[float, float]] = field(default_factory=dict)
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,8 @@ class LevelStatus(SchemaModel):
     state: LevelState = Field(
         description="Contract: all members are at their contracted rates. Stepping: a contract "
         "was lowered, and quotas follow in safe steps. Throttled: below the "
-        "contract, because a broker is over its limit. Relaxing: on the way back "
-        "to the contract."
+        "contract, because a broker is over its limit. Relaxing: recovering, raised "
+        "step by step to the contract."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
     because: StatusText | None = Field(
