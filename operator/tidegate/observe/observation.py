@@ -22,6 +22,7 @@ from tidegate.observe.broker_settings import (
     BrokerSettings,
     FollowerReads,
     SettingsSource,
+    cordoned_brokers,
     plugin_words,
     plugins_of,
 )
@@ -258,7 +259,7 @@ class ObservationResult:
     """One observation and the facts of the cluster behind it (None = it did not answer).
 
     `warnings` are about the cluster and forbid no write. `reads`: from followers or not (None = the
-    brokers are not known).
+    brokers are not known). `cordoned` brokers were so when they were asked for their settings.
     """
 
     observation: Observation
@@ -266,6 +267,7 @@ class ObservationResult:
     warnings: tuple[Note, ...] = ()
     ledger_loss: LedgerLoss | None = None
     reads: FollowerReads | None = None
+    cordoned: frozenset[int] = frozenset()
 
 
 class Observer:
@@ -344,6 +346,7 @@ class Observer:
             ),
             loss,
             FollowerReads.of(brokers, settings) if brokers else None,
+            cordoned_brokers(settings),
         )
 
     def reread(
