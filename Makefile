@@ -140,6 +140,11 @@ kraft-stops: setup ## Stop the writing replica in the middle of batches until an
 	$(PYTHON) -m lab prepare
 	KRAFT_STOPS=$(or $(STOPS),50) KRAFT_STOPS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_kraft_stops.py -s $(PYTEST)
 
+.PHONY: soak
+soak: setup ## Nine brokers and two replicas for hours with a kill every few minutes, in pieces of 80 minutes (HOURS=8 KAFKA=4.4-kraft SEED=<number> SOAK=--fresh)
+	$(PYTHON) -m lab prepare
+	LAB_KAFKA=$(or $(KAFKA),4.4-kraft) $(PYTHON) -m tests.soak --hours $(or $(HOURS),1) --seed $(or $(SEED),1) $(SOAK)
+
 .PHONY: move-kills
 move-kills: setup ## Kill operator, broker, controller and the tool while partitions move under throttles (KILLS=100 SEED=<number>)
 	$(PYTHON) -m lab prepare

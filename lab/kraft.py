@@ -181,10 +181,9 @@ class KraftLab(BrokersLab):
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `version` is by default
-    that of `lab.packages.chosen_kraft`. `server_properties` are
-    added to the settings of every node, and `racks` has the rack of each broker; `jars` gives other
-    jars than those of this Kafka. Namespaces need root; `beside` puts them on the network of
-    another lab, which has to end later.
+    that of `chosen_kraft`, with its jars or those of `jars`. `server_properties` are added to the
+    settings of every node, `java_options` to its JVM's, and `racks` has the rack of each broker.
+    Namespaces need root; `beside` puts them on the network of another lab, which has to end later.
     """
 
     def __init__(
@@ -199,6 +198,7 @@ class KraftLab(BrokersLab):
         racks: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
         jars: Callable[[], Path] | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         super().__init__(users=users, racks=racks)
         self.version = version or chosen_kraft()
@@ -208,6 +208,7 @@ class KraftLab(BrokersLab):
         self._wants_namespaces = namespaces
         self._beside = beside
         self._server_properties = dict(server_properties or {})
+        self._java_options = tuple(java_options)
         self._controllers: dict[int, Controller] = {}
 
     def __enter__(self) -> Self:
@@ -289,6 +290,7 @@ class KraftLab(BrokersLab):
                 **self._rack(node_id),
                 **self._server_properties,
             },
+            java_options=self._java_options,
             jars=self._jars,
         )
 
