@@ -42,6 +42,7 @@ class Hour:
     kills: int = 0
     foreign_writes: int = 0
     episodes: int = 0
+    throttled: int = 0  # episodes in which somebody was
     edits: int = 0
     longest_agreement_seconds: float = 0.0
     most_rss_bytes: int = 0
@@ -92,7 +93,7 @@ def table(state: State) -> str:
     kills = sum(one.kills for one in state.hours)
     rows = [
         f"| {number} | {one.seconds / 60:.0f} min | {one.kills} | {one.foreign_writes} | "
-        f"{one.episodes} | {one.edits} | {one.longest_agreement_seconds:.0f} s | "
+        f"{one.episodes}, {one.throttled} | {one.edits} | {one.longest_agreement_seconds:.0f} s | "
         f"{one.most_rss_bytes / 1e6:.0f} MB | {one.most_descriptors} | {one.busy_percent:.0f} % |"
         for number, one in enumerate(state.hours, start=1)
     ]
@@ -102,11 +103,12 @@ def table(state: State) -> str:
         for life in state.lives
         if life
     )
+    machine = ", ".join(f"{what} {value}" for what, value in describe_machine().items())
     return f"""Nine brokers of Kafka {state.kafka} without ZooKeeper, two replicas, seed {state.seed}, pieces: \
 {state.pieces}. {state.seconds / 3600:.1f} h, {kills} kills, violations: {len(state.violations)}. \
-Machine: {", ".join(describe_machine().values())}.
+{machine}.
 
-| hour | played | kills and stops | other writer | episodes | edits | slowest agreement | most memory | most descriptors | processors busy |
+| hour | played | kills and stops | other writer | episodes, throttled | edits | slowest agreement | most memory | most descriptors | processors busy |
 |---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
@@ -169,6 +171,7 @@ class Piece:
             world.kafka.restore_preferred_leaders(TOPIC, timeout_seconds=180)
             if "episode" in what:
                 time.sleep(dice.uniform(*_EPISODE_SECONDS))
+                hour.throttled += world.throttled_seconds > _AWAY_SECONDS[0]
         return ", ".join(what)
 
     def _measure(self, hour: Hour) -> None:

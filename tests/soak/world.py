@@ -98,7 +98,10 @@ class Load:
 
 @dataclass
 class World:
-    """Everything that runs, and what is done to it. `steady` is the replica that is never killed."""
+    """Everything that runs, and what is done to it. `steady` is the replica that is never killed.
+
+    `throttled_seconds`: for how long some quota was far below its contract in the last episode.
+    """
 
     kafka: KraftLab
     kube: KubeApi
@@ -107,6 +110,7 @@ class World:
     rates: dict[str, int]
     dice: random.Random
     client: AdminClient
+    throttled_seconds: int = 0
     parts: Parts = field(init=False)
     steady: OperatorProcess = field(init=False)
     _epoch: int = 0
@@ -176,7 +180,7 @@ class World:
     @contextmanager
     def episode(self) -> Iterator[None]:
         """Every NIC is over its limit meanwhile."""
-        self.load.other = _EPISODE
+        self.load.other, self.throttled_seconds = _EPISODE, 0
         self.judge.changed(time.time())
         yield
         self.load.other = 0.0
@@ -252,6 +256,10 @@ class World:
         self.load.quotas = {
             user: float(texts[FETCH]) for user, texts in quotas.items() if FETCH in texts
         }
+        self.throttled_seconds += any(  # no edit lowers one so far
+            self.load.quotas.get(user, rate * PARTITIONS_OF_EACH) < 0.6 * rate * PARTITIONS_OF_EACH
+            for user, rate in self.rates.copy().items()
+        )
         brokers = range(1, BROKERS + 1)
         sent = [self.load.sent(broker) for broker in brokers]
         most = {user: max(one.get(user, 0.0) for one in sent) for user in LEVELS}
