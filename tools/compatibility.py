@@ -83,11 +83,14 @@ def _cell(one: Result, area: str) -> str:
 
 
 def line(found: Sequence[Result]) -> str:
-    """The versions that README names: all between the oldest and newest that passed everything."""
+    """The versions that README names, of those that passed everything; "" = none was kept."""
     passed = [one for one in found if one.is_complete]
+    if not passed:
+        return ""
     versions = [one.kafka.rpartition(".")[0] for one in passed]
+    ends = dict.fromkeys((versions[0], versions[-1]))
     kinds = dict.fromkeys("ZooKeeper" if one.has_zookeeper else "KRaft" for one in passed)
-    return f"Kafka {versions[0]} to {versions[-1]}, with {' or '.join(kinds)}"
+    return f"Kafka {' to '.join(ends)}, with {' or '.join(kinds)}"
 
 
 def files() -> dict[Path, str]:
@@ -103,13 +106,14 @@ def files() -> dict[Path, str]:
         )
     return {
         PAGE: f"{before}{_BEGIN}\n{table(found)}\n{_END}{after}",
-        README: _LINE.sub(line(found), readme),
+        README: _LINE.sub(lambda before: line(found) or before[0], readme),
     }
 
 
 if __name__ == "__main__":
     if "--take" in sys.argv:
         sys.argv.remove("--take")
+        RESULTS.mkdir(parents=True, exist_ok=True)
         for result in sorted(_RAN.glob("*.json")):
             shutil.copy(result, RESULTS / result.name)
     sys.exit(write_or_check(files(), command="python -m tools.compatibility"))
