@@ -178,12 +178,14 @@ class Controller(Node):
 class KraftLab(BrokersLab):
     """Brokers 1..n with their controllers; a context manager that returns once all serve.
 
+    Their version is by default that of `chosen_kraft`.
+
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
-    formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `version` is by default
-    that of `chosen_kraft`, with its jars or those of `jars`. `server_properties` are added to the
-    settings of every node, `java_options` to its JVM's, and `racks` has the rack of each broker.
-    Namespaces need root; `beside` puts them on the network of another lab, which has to end later.
+    formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
+    added to the settings of every node and `java_options` to those of its JVM, and `racks` has the
+    rack of each broker; `jars` gives other jars than those of this Kafka. Namespaces need root;
+    `beside` puts them on the network of another lab, which has to end later.
     """
 
     def __init__(
@@ -197,8 +199,8 @@ class KraftLab(BrokersLab):
         users: Sequence[str] = (),
         racks: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
-        jars: Callable[[], Path] | None = None,
         java_options: Sequence[str] = (),
+        jars: Callable[[], Path] | None = None,
     ) -> None:
         super().__init__(users=users, racks=racks)
         self.version = version or chosen_kraft()

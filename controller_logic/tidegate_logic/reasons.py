@@ -195,13 +195,13 @@ class Reason(StrEnum):
             "fetch quotas are scaled by leaders."
         ),
     )
-    BROKER_CORDONED = (
-        "BrokerCordoned",
-        "A broker takes no new partitions (cordoned.log.dirs); it may soon lose its leaders.",
-    )
     LEADERS_SERVE_READS = (
         "LeadersServeReads",
         "Consumers read from leaders, or no fetch contract is scaled by leaders.",
+    )
+    BROKER_CORDONED = (
+        "BrokerCordoned",
+        "A broker takes no new partitions (cordoned.log.dirs); it may soon lose its leaders.",
     )
     MIGRATION_RUNNING = (
         "MigrationRunning",

@@ -426,7 +426,7 @@ def explained(
 
 
 def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:
-    from tidegate.observe.broker_settings import cordoned_notes, follower_reads_notes
+    from tidegate.observe.broker_settings import follower_reads_notes
 
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
@@ -438,7 +438,6 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             *source.remarks(),
             *(warning.message for warning in seen.warnings),
             *_replication_words(source),
-            *cordoned_notes(seen.cordoned),
         )
         outlook = _outlook(source, decision)
         brokers = len(seen.observation.topology.brokers) if seen.observation.topology else None

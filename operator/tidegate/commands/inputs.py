@@ -692,10 +692,11 @@ def observed(
     """The operator's own observation, made now. Brokers are asked for their settings, too."""
     from tidegate.commands.words import in_own_words
     from tidegate.control.ledger_watch import look_of
-    from tidegate.observe.broker_settings import BrokerSettings
+    from tidegate.observe.broker_settings import BrokerSettings, cordoned_notes
     from tidegate.observe.observation import Observer
 
-    observer = Observer(BrokerSettings(settle_seconds=0.0, beside=False))
+    settings = BrokerSettings(settle_seconds=0.0, beside=False)
+    observer = Observer(settings)
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(
         source.declared,
@@ -704,7 +705,8 @@ def observed(
         usage=usage,
         ledger=look_of(source.status, source.declared.policy),
     )
-    warnings = (*warnings, *_unseen_kafka_users(source.declared))
+    cordoned = cordoned_notes(settings.known)
+    warnings = (*warnings, *_unseen_kafka_users(source.declared), *cordoned)
     return replace(
         seen,
         observation=in_own_words(seen.observation),

@@ -413,7 +413,7 @@ def plan(
 
     Exit code 2 means that something would change, 0 that nothing would, 1 that it is not known.
     """
-    from tidegate.observe.broker_settings import cordoned_notes, follower_reads_notes
+    from tidegate.observe.broker_settings import follower_reads_notes
 
     source = find_policy(around, asked.policy)
     seen, decision, replication = decided_with_replication(around, source, asked.access)
@@ -421,7 +421,6 @@ def plan(
         *source.remarks(),
         *(warning.message for warning in seen.warnings),
         *follower_reads_notes(seen.reads, seen.observation.tiers),
-        *cordoned_notes(seen.cordoned),
         *((replication.message,) if isinstance(replication, TidegateError) else ()),
     )
     document = plan_document(seen.observation, decision, warnings=warnings)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Protocol
 
-from tidegate_logic.model import RateForm, Tier
+from tidegate_logic.model import Note, RateForm, Tier
+from tidegate_logic.reasons import Reason
 from tidegate_logic.words import broker_words, counted
 
 PLUGIN = "client.quota.callback.class"
@@ -57,6 +58,11 @@ class BrokerSettings:
     _silences: dict[int, int] = field(default_factory=dict)
     _known: Settings = field(default_factory=dict)
     _question: Thread | None = None
+
+    @property
+    def known(self) -> Settings:
+        """All that brokers have answered so far."""
+        return self._known
 
     def seen(self, source: SettingsSource, brokers: frozenset[int], now_seconds: float) -> Settings:
         """What is known of `brokers`, as `SettingsSource` answers; asks when it is due."""
@@ -152,12 +158,14 @@ CORDONED_IMPACT = (
 )
 
 
-def cordoned_notes(brokers: Collection[int]) -> tuple[str, ...]:
+def cordoned_notes(settings: Settings) -> tuple[Note, ...]:
     """The note for a plan: one where a broker is cordoned."""
+    brokers = cordoned_brokers(settings)
     if not brokers:
         return ()
     finding = cordoned_finding(brokers)
-    return (f"{finding[:1].upper()}{finding[1:]}. {CORDONED_IMPACT}.",)
+    text = f"{finding[:1].upper()}{finding[1:]}. {CORDONED_IMPACT}."
+    return (Note(Reason.BROKER_CORDONED, text),)
 
 
 # --- which replica serves consumers? With `replica.selector.class` the nearest one may (KIP-392) --

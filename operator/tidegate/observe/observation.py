@@ -22,7 +22,6 @@ from tidegate.observe.broker_settings import (
     BrokerSettings,
     FollowerReads,
     SettingsSource,
-    cordoned_brokers,
     plugin_words,
     plugins_of,
 )
@@ -259,7 +258,7 @@ class ObservationResult:
     """One observation and the facts of the cluster behind it (None = it did not answer).
 
     `warnings` are about the cluster and forbid no write. `reads`: from followers or not (None = the
-    brokers are not known). `cordoned` brokers were so when they were asked for their settings.
+    brokers are not known).
     """
 
     observation: Observation
@@ -267,7 +266,6 @@ class ObservationResult:
     warnings: tuple[Note, ...] = ()
     ledger_loss: LedgerLoss | None = None
     reads: FollowerReads | None = None
-    cordoned: frozenset[int] = frozenset()
 
 
 class Observer:
@@ -346,7 +344,6 @@ class Observer:
             ),
             loss,
             FollowerReads.of(brokers, settings) if brokers else None,
-            cordoned_brokers(settings),
         )
 
     def reread(

@@ -191,13 +191,13 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
         lambda world: world.read_from_followers(),
         {("warning", "followers", "ReadsFromFollowers")},
     ),
-    "cordoned brokers": (
-        lambda world: world.cordon(),
-        {("warning", "brokers", "BrokerCordoned")},
-    ),
     "another window": (
         lambda world: setattr(world, "settings", {**world.settings, "quota.window.num": "4"}),
         {("problem", "window", "QuotaWindowDiffers")},
+    ),
+    "cordoned brokers": (
+        lambda world: world.cordon(),
+        {("warning", "brokers", "BrokerCordoned")},
     ),
     "brokers that tell nothing": (
         lambda world: setattr(world, "settings", {}),
