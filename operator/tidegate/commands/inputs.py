@@ -692,7 +692,7 @@ def observed(
     """The operator's own observation, made now. Brokers are asked for their settings, too."""
     from tidegate.commands.words import in_own_words
     from tidegate.control.ledger_watch import look_of
-    from tidegate.observe.broker_settings import BrokerSettings, cordoned_notes
+    from tidegate.observe.broker_settings import BrokerSettings
     from tidegate.observe.observation import Observer
 
     settings = BrokerSettings(settle_seconds=0.0, beside=False)
@@ -705,13 +705,27 @@ def observed(
         usage=usage,
         ledger=look_of(source.status, source.declared.policy),
     )
-    cordoned = cordoned_notes(settings.known)
-    warnings = (*warnings, *_unseen_kafka_users(source.declared), *cordoned)
+    warnings = (*warnings, *_unseen_kafka_users(source.declared), *_cordoned(settings.known))
     return replace(
         seen,
         observation=in_own_words(seen.observation),
         warnings=(*seen.warnings, *warnings),
     )
+
+
+def _cordoned(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Note]:
+    """The brokers whose leaders may move soon."""
+    from tidegate.control.report.conditions import sentence
+    from tidegate.observe.broker_settings import (
+        CORDONED_IMPACT,
+        cordoned_brokers,
+        cordoned_finding,
+    )
+
+    brokers = cordoned_brokers(settings)
+    if brokers:
+        text = f"{sentence(cordoned_finding(brokers))}. {CORDONED_IMPACT}."
+        yield Note(Reason.BROKER_CORDONED, text)
 
 
 def _unseen_kafka_users(declared: Declared) -> Iterator[Note]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Protocol
 
-from tidegate_logic.model import Note, RateForm, Tier
-from tidegate_logic.reasons import Reason
+from tidegate_logic.model import RateForm, Tier
 from tidegate_logic.words import broker_words, counted
 
 PLUGIN = "client.quota.callback.class"
@@ -156,16 +155,6 @@ CORDONED_IMPACT = (
     "When partitions are moved away from there, quotas follow their leaders "
     "(leaderScaling.minimumChangePercent says from which change on)"
 )
-
-
-def cordoned_notes(settings: Settings) -> tuple[Note, ...]:
-    """The note for a plan: one where a broker is cordoned."""
-    brokers = cordoned_brokers(settings)
-    if not brokers:
-        return ()
-    finding = cordoned_finding(brokers)
-    text = f"{finding[:1].upper()}{finding[1:]}. {CORDONED_IMPACT}."
-    return (Note(Reason.BROKER_CORDONED, text),)
 
 
 # --- which replica serves consumers? With `replica.selector.class` the nearest one may (KIP-392) --
