@@ -58,11 +58,6 @@ class BrokerSettings:
     _known: Settings = field(default_factory=dict)
     _question: Thread | None = None
 
-    @property
-    def known(self) -> Settings:
-        """All that brokers have answered so far."""
-        return self._known
-
     def seen(self, source: SettingsSource, brokers: frozenset[int], now_seconds: float) -> Settings:
         """What is known of `brokers`, as `SettingsSource` answers; asks when it is due."""
         if source is not self._source or brokers != self._brokers:
@@ -97,6 +92,11 @@ class BrokerSettings:
                 self._silences.pop(one, None)
                 self._due_at_seconds[one] = float("inf")
         self._known = {**self._known, **answers}
+
+    @property
+    def known(self) -> Settings:
+        """All that brokers have answered so far."""
+        return self._known
 
 
 # --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead --
