@@ -44,6 +44,7 @@ class Hour:
     episodes: int = 0
     throttled: int = 0  # episodes in which somebody was
     edits: int = 0
+    looks: int = 0  # moments that were judged
     longest_agreement_seconds: float = 0.0
     most_rss_bytes: int = 0
     most_descriptors: int = 0
@@ -93,7 +94,7 @@ def table(state: State) -> str:
     kills = sum(one.kills for one in state.hours)
     rows = [
         f"| {number} | {one.seconds / 60:.0f} min | {one.kills} | {one.foreign_writes} | "
-        f"{one.episodes}, {one.throttled} | {one.edits} | {one.longest_agreement_seconds:.0f} s | "
+        f"{one.episodes}, {one.throttled} | {one.edits} | {one.looks} | {one.longest_agreement_seconds:.0f} s | "
         f"{one.most_rss_bytes / 1e6:.0f} MB | {one.most_descriptors} | {one.busy_percent:.0f} % |"
         for number, one in enumerate(state.hours, start=1)
     ]
@@ -108,8 +109,8 @@ def table(state: State) -> str:
 {state.pieces}. {state.seconds / 3600:.1f} h, {kills} kills, violations: {len(state.violations)}. \
 {machine}.
 
-| hour | played | kills and stops | other writer | episodes, throttled | edits | slowest agreement | most memory | most descriptors | processors busy |
-|---|---|---|---|---|---|---|---|---|---|
+| hour | played | kills and stops | other writer | episodes, throttled | edits | moments judged | slowest agreement | most memory | most descriptors | processors busy |
+|---|---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
 The replica that is never killed, from its first round to its last: {lives or "not yet"}.
@@ -176,6 +177,7 @@ class Piece:
 
     def _measure(self, hour: Hour) -> None:
         """Memory and descriptors of both replicas."""
+        hour.looks, self.world.looks = hour.looks + self.world.looks, 0
         for operator in self.world.operators:
             process = psutil.Process(operator.pid)
             rss, descriptors = process.memory_info().rss, process.num_fds()

@@ -100,7 +100,8 @@ class Load:
 class World:
     """Everything that runs, and what is done to it. `steady` is the replica that is never killed.
 
-    `throttled_seconds`: for how long some quota was far below its contract in the last episode.
+    `throttled_seconds`: for how long some quota was far below its contract in the last episode;
+    `looks`: how often the judge saw a moment.
     """
 
     kafka: KraftLab
@@ -111,6 +112,7 @@ class World:
     dice: random.Random
     client: AdminClient
     throttled_seconds: int = 0
+    looks: int = 0
     parts: Parts = field(init=False)
     steady: OperatorProcess = field(init=False)
     _epoch: int = 0
@@ -232,9 +234,12 @@ class World:
         over = threading.Event()
 
         def watch() -> None:
-            while not over.wait(1.0):
-                with suppress(Lost, TidegateError):
-                    self._look()
+            try:
+                while not over.wait(1.0):
+                    with suppress(Lost, TidegateError):
+                        self._look()
+            except Exception as error:
+                self.judge.violations.append(f"{time.time():.0f}: nobody looks any more: {error!r}")
 
         thread = threading.Thread(target=watch, name="watch", daemon=True)
         thread.start()
@@ -263,6 +268,7 @@ class World:
         brokers = range(1, BROKERS + 1)
         sent = [self.load.sent(broker) for broker in brokers]
         most = {user: max(one.get(user, 0.0) for one in sent) for user in LEVELS}
+        self.looks += 1
         self.judge.see(Look(time.time(), quotas, most, max(map(self.load.nic, brokers))))
 
     def leave(self, observer: Observer) -> None:
