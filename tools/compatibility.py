@@ -83,14 +83,11 @@ def _cell(one: Result, area: str) -> str:
 
 
 def line(found: Sequence[Result]) -> str:
-    """The versions that README names, of those that passed everything; "" = none was kept."""
-    passed = [one for one in found if one.is_complete]
-    if not passed:
+    """The versions that README names, once each of the lab's has passed everything; "" until then."""
+    if {one.name for one in found if one.is_complete} != KAFKAS.keys():
         return ""
-    versions = [one.kafka.rpartition(".")[0] for one in passed]
-    ends = dict.fromkeys((versions[0], versions[-1]))
-    kinds = dict.fromkeys("ZooKeeper" if one.has_zookeeper else "KRaft" for one in passed)
-    return f"Kafka {' to '.join(ends)}, with {' or '.join(kinds)}"
+    versions = [one.kafka.rpartition(".")[0] for one in found]
+    return f"Kafka {versions[0]} to {versions[-1]}, with ZooKeeper or KRaft"
 
 
 def files() -> dict[Path, str]:
