@@ -83,7 +83,7 @@ def _cell(one: Result, area: str) -> str:
 
 
 def line(found: Sequence[Result]) -> str:
-    """The versions that README names, once each of the lab's has passed everything; "" until then."""
+    """The versions that README names, once each of the lab has passed everything; "" until then."""
     if {one.name for one in found if one.is_complete} != KAFKAS.keys():
         return ""
     versions = [one.kafka.rpartition(".")[0] for one in found]
