@@ -158,6 +158,10 @@ class Reason(StrEnum):
         "BrokersUnreachable",
         "No broker answered the Metadata request; every quota stays as it is.",
     )
+    TOKEN_UNAVAILABLE = (
+        "TokenUnavailable",
+        "There is no valid token for the login to the brokers; every quota stays as it is.",
+    )
     PROMETHEUS_UNREACHABLE = (
         "PrometheusUnreachable",
         "Prometheus did not answer; nothing is throttled further or restored because of load.",

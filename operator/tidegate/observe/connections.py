@@ -21,6 +21,7 @@ from tidegate.kafka.settings import (
     SaslLogin,
     SaslMechanism,
     TlsFiles,
+    TokenLogin,
     ZooKeeperConnection,
 )
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -90,7 +91,9 @@ def brokers_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> Kafka
     """The settings for the policy's brokers. Raises like `zookeeper_connection`."""
     tls = _tls_files(spec.tls, spec.authentication, secrets, folder / "brokers")
     return KafkaConnection(
-        tuple(spec.bootstrap_servers.split(",")), sasl=_login(spec.authentication, secrets), tls=tls
+        tuple(spec.bootstrap_servers.split(",")),
+        sasl=_brokers_login(spec.authentication, secrets, folder / "tokens"),
+        tls=tls,
     )
 
 
@@ -127,6 +130,22 @@ def _login(
         meanwhile=QUOTAS_STAY,
     )
     return SaslLogin(_MECHANISMS[declared.type], declared.username, password)
+
+
+def _brokers_login(
+    declared: KafkaAuthentication | None, secrets: Secrets, folder: Path
+) -> SaslLogin | TokenLogin | None:
+    if declared is None or declared.type not in ("oauthbearer", "aws-msk-iam"):
+        return _login(declared, secrets)
+    from tidegate.observe.token_login import token_login
+
+    trusted = Tls(trusted_certificates=declared.tls_trusted_certificates)
+    return token_login(
+        declared,
+        secrets,
+        endpoint_tls=_tls_files(trusted, None, secrets, folder) or TlsFiles(),
+        meanwhile=QUOTAS_STAY,
+    )
 
 
 def _tls_files(
