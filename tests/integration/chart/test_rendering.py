@@ -179,7 +179,7 @@ def test_tokens_are_mounted_where_the_policies_of_their_namespace_look_for_them(
     assert found == {"path": "streaming/kafka", "audience": "kafka", "expirationSeconds": 3600}
     place = Secrets("streaming").token_file("kafka")
     assert Path(mount["mountPath"]) / found["path"] == place
-    with pytest.raises(HelmFailed):
+    with pytest.raises(CommandFailed):
         rendered(helm, operator={"tokens": [{**token, "name": "../../kafka"}]})
 
 
