@@ -208,7 +208,7 @@ def _is_the_policys(
 
 
 def _identity(login: KafkaAuthentication, secrets: Secrets) -> object:
-    """What a login is told from others by; None where only the brokers or AWS know."""
+    """What identifies a login; None where only the brokers or AWS know."""
     if login.username is not None or login.client_id is not None:
         return login.username, login.client_id
     key, token, certificate = login.access_key, login.access_token, login.certificate_and_key

@@ -428,8 +428,7 @@ CERTIFICATE_NEEDS_TLS = Rule(
 TOKENS_NEED_TLS = Rule(
     cel="!has(self.authentication) || !(self.authentication.type in ['oauthbearer', 'aws-msk-iam'])"
     " || has(self.tls)",
-    message="tls is required with a login by tokens, which anyone who reads one can use (tls: {} "
-    "trusts the authorities of the operator's own machine)",
+    message="tls is required with a login by tokens: anyone who reads a token can use it",
     reason="FieldValueRequired",
     field_path=".tls",
     holds=lambda part: (
