@@ -9,8 +9,9 @@ The order of a pass:
                    contracts/recommend
     2. hold        anything missing or a person's pause: report what is known, write nothing
                    holds_of
-    3. target      contracts with overrides, on the leaders, and Kafka's default entities
-                   contracts/overrides, desired
+    3. target      contracts with overrides, on the leaders, and Kafka's default entities; no fetch
+                   quota where a share group reads
+                   contracts/overrides, share_groups, desired
     4. throttle    which rates load holds below their contracts, how far each may go now
                    throttle/throttle_pass
     5. steps       per key: equal, raise at once, lower in safe steps, restore, leave alone
@@ -44,6 +45,7 @@ from tidegate_logic.contracts.desired import (
 from tidegate_logic.contracts.leader_scaling import Leaders
 from tidegate_logic.contracts.overrides import apply_overrides
 from tidegate_logic.contracts.recommend import AdviceBasis, Recommendations, advise
+from tidegate_logic.contracts.share_groups import protect
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import (
     Contract,
@@ -104,6 +106,8 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
+    protection = protect(replace(observation, tiers=overridden.tiers), memory.share_uses)
+    memory = replace(memory, share_uses=protection.uses)
     stale_after_seconds = observation.policy.stale_after_seconds
     flows = flows_of(
         observation.readings,
@@ -111,7 +115,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         stale_after_seconds=stale_after_seconds,
     )
     decision, memory = _decide(
-        replace(observation, tiers=overridden.tiers), flows, restored, memory
+        replace(observation, tiers=protection.tiers), flows, restored, memory
     )
     throttle = decision.throttle or ThrottleDecision()
     watched = watch(observation, flows, memory.pressures, throttle.throttled, throttle.judged)

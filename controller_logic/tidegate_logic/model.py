@@ -124,6 +124,17 @@ class ScalingMethod(StrEnum):
     ADAPTIVE = "Adaptive"
 
 
+class ShareGroupRule(StrEnum):
+    """What a share group that reads with a member means for its fetch quota.
+
+    Protect: there is none. Throttle: it stays, and no lowering mutes for long beside the group's
+    record lock.
+    """
+
+    PROTECT = "Protect"
+    THROTTLE = "Throttle"
+
+
 class Speed(StrEnum):
     """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where safe."""
 
@@ -427,6 +438,10 @@ class Member:
 
     `override` is the key of the override that is laid over the contract, None = none; an `exempt`
     member is never throttled. `labels` are for bills, and no decision uses them.
+    `share_group_names` are those that its clients use, as far as that is declared: names, or
+    prefixes ending in `*`. A pass fills in what follows from share groups that run now:
+    `protected` says why there is no fetch quota ("" = there may be one), `longest_mute_seconds`
+    bounds a lowering beside what the policy allows.
     """
 
     name: str
@@ -436,6 +451,10 @@ class Member:
     exempt: bool = False
     override: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    share_groups: ShareGroupRule = ShareGroupRule.PROTECT
+    share_group_names: tuple[str, ...] = ()
+    protected: str = ""
+    longest_mute_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -696,6 +715,19 @@ class StrimziUsers:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGroup:
+    """One share group that has members now, with the client ids and topics of these.
+
+    `lock_seconds` is for how long a delivered record is locked; None = that is not known.
+    """
+
+    name: str
+    client_ids: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+    lock_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """A missing input: nothing is tightened or released because of it, from `since_seconds` on."""
 
@@ -716,7 +748,8 @@ class Observation:
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     `frozen` are entities left out of `quotas` on purpose, each with the reason and why. `strimzi`
     None = the cluster is not known as one of Strimzi's. `replication` is what the last pass found
-    of it on each side of a NIC where the policy throttles it.
+    of it on each side of a NIC where the policy throttles it. `share_groups` None = not known yet,
+    or not now.
     """
 
     now_seconds: float
@@ -732,6 +765,7 @@ class Observation:
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
     strimzi: StrimziUsers | None = None
     replication: ReplicationOnNics = field(default_factory=dict)
+    share_groups: tuple[ShareGroup, ...] | None = ()
 
 
 # --- what is written ---

@@ -158,6 +158,10 @@ class Reason(StrEnum):
         "BrokersUnreachable",
         "No broker answered the Metadata request; every quota stays as it is.",
     )
+    TOKEN_UNAVAILABLE = (
+        "TokenUnavailable",
+        "There is no valid token for the login to the brokers; every quota stays as it is.",
+    )
     PROMETHEUS_UNREACHABLE = (
         "PrometheusUnreachable",
         "Prometheus did not answer; nothing is throttled further or restored because of load.",
@@ -353,6 +357,13 @@ class Reason(StrEnum):
         (
             "The tier has no throttled rate in the form of the member's contract, so the member "
             "is never throttled."
+        ),
+    )
+    SHARE_GROUP = (
+        "ShareGroup",
+        (
+            "A share group reads with the member, so Tidegate sets no fetch quota for it: a "
+            "throttled share group uses up delivery attempts of records that it never gets."
         ),
     )
     FLOOR_RAISED = (

@@ -160,6 +160,14 @@ _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 def promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -> MemberReport:
     """The report of a member that ends as promised; without a basis the policy is being deleted."""
+    report = _promised_report(tier, member, scaling)
+    if not member.protected or report.state not in AT_CONTRACT:
+        return report
+    words = f"{report.message}; {member.protected}" if report.promise.targets else member.protected
+    return replace(report, reason=Reason.SHARE_GROUP, wording=words)
+
+
+def _promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -> MemberReport:
     if scaling is None:
         words = "the policy is being deleted: the quota is what it was before Tidegate"
         return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
@@ -208,6 +216,7 @@ def _missing_words(promise: Promise, spread: LeaderSpread) -> str:
 
 
 _NO_ADAPTATIONS: Adaptations = {}
+_PROTECTED = frozenset({QuotaKey.CONSUMER_BYTE_RATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +247,16 @@ class Desired:
         """The keys that the entity keeps under this policy."""
         promise = self.promise_of(entity)
         return NOTHING.keys if promise is None else promise.keys
+
+    def protected_keys(self, entity: Entity) -> Set[QuotaKey]:
+        """The keys that have no quota because of a share group: they end at once, and uncounted."""
+        owner = self.owners.get(entity)
+        return _PROTECTED if owner is not None and owner.member.protected else NOTHING.keys
+
+    def longest_mute_seconds(self, entity: Entity) -> int | None:
+        """What a share group allows one lowering to mute; None = as long as the policy does."""
+        owner = self.owners.get(entity)
+        return None if owner is None else owner.member.longest_mute_seconds
 
     def floor_of(self, owner: MemberReport) -> Promise:
         """What the member may be throttled to, on its contract's leaders; nothing = never."""

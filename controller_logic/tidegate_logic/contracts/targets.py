@@ -409,7 +409,10 @@ def throttled_rates(tier: Tier, member: Member) -> Contract | None:
         return None
     without_contract = RateForm.PER_PARTITION if member.topics else RateForm.PER_BROKER
     form = without_contract if member.contract is None else member.contract.form
-    return next((rates for rates in tier.throttled if rates.form is form), None)
+    rates = next((rates for rates in tier.throttled if rates.form is form), None)
+    if member.protected and rates is not None:
+        return replace(rates, fetch_bytes_per_second=None)
+    return rates
 
 
 def held_down(promise: Promise, held: HeldKeys) -> Promise:

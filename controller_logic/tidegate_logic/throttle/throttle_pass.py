@@ -166,6 +166,9 @@ class ManagedRates:
             producers=int(direction is Direction.INGRESS),
             contended=owner.entity in self._contended,
             owed=self._owed(owner, stored, in_force, contract=contract, key=key),
+            longest_mute_seconds=owner.member.longest_mute_seconds
+            if direction is Direction.EGRESS
+            else None,
         )
 
     def _owed(

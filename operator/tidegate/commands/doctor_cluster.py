@@ -185,10 +185,13 @@ def login_words(
     """`as alice by scram-sha-512 with TLS`, `without a login, in plain text`."""
     if login is None:
         who = "without a login"
-    elif login.username is None:
+    elif login.username is not None:
+        who = f"as {login.username} by {login.type}"
+    elif login.type == "tls":
         who = "with a client certificate"
     else:
-        who = f"as {login.username} by {login.type}"
+        client = getattr(login, "client_id", None)
+        who = f"as client {client} by {login.type}" if client else f"by {login.type}"
     return f"{who} with TLS" if tls is not None else f"{who}, in plain text"
 
 

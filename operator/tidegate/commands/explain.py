@@ -404,7 +404,7 @@ def _answer(known: Known, subject: Subject) -> Explained:
     keys = explain_client(known.quotas, subject, known.reports, known.overrides)
     warnings = (
         *known.warnings,
-        *_not_allowed(known.reports, subject),
+        *_left_out(known.reports, subject),
         *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
         *(known.fetch_notes if _fetch_is_scaled(keys) else ()),
         *_general_warnings(known.quotas, subject),
@@ -512,12 +512,12 @@ def _removed_by_strimzi(
 _NO_PART = (MemberState.NOT_ALLOWED, MemberState.OWNED_BY_STRIMZI)
 
 
-def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
-    """Why members that would be this client's have no part in the answer."""
+def _left_out(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
+    """Why members that would be this client's have no part in the answer, or no fetch quota."""
     for report in reports:
         user, client_id = report.entity.user or subject.user, report.entity.client_id
         is_subject = (user, client_id or subject.client_id) == (subject.user, subject.client_id)
-        if report.state in _NO_PART and is_subject:
+        if is_subject and (report.state in _NO_PART or report.member.protected):
             yield f"{report.tier_key}, member {report.member_name}: {report.message}."
 
 

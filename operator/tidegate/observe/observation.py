@@ -27,6 +27,7 @@ from tidegate.observe.broker_settings import (
 )
 from tidegate.observe.declared import Declared
 from tidegate.observe.doubts import Frozen, take_out_doubtful, unknown_tiers
+from tidegate.observe.share_groups import ShareGroupSource, ShareGroupWatch
 from tidegate_logic.model import (
     Entity,
     Note,
@@ -210,6 +211,7 @@ class KafkaCluster:
     topology: TopologySource
     ledger_move: LedgerMove | None = None
     replication: ReplicationSource | None = None
+    share_groups: ShareGroupSource | None = None
 
     def close(self) -> None:
         if self.replication is not None:
@@ -269,10 +271,11 @@ class ObservationResult:
 
 
 class Observer:
-    """Makes the observations of one policy, and remembers the brokers' settings."""
+    """Makes the observations of one policy; remembers the brokers' settings and share groups."""
 
     def __init__(self, settings: BrokerSettings | None = None) -> None:
         self._settings = settings or BrokerSettings()
+        self._share_groups = ShareGroupWatch(beside=self._settings.beside)
 
     def observe(
         self,
@@ -316,6 +319,7 @@ class Observer:
                 declared, quotas, usage_awaited=usage_awaited, rates_awaited=rates_awaited
             )
         tiers, overrides = _tiers(declared), declared.overrides or ()
+        brokers = topology.brokers if topology is not None else frozenset()
         observation = Observation(
             now_seconds,
             declared.policy,
@@ -330,8 +334,8 @@ class Observer:
             frozen,
             declared.strimzi,
             replication or {},
+            self._share_groups.seen(cluster.share_groups, tiers, now_seconds) if brokers else None,
         )
-        brokers = topology.brokers if topology is not None else frozenset()
         settings = self._settings.seen(cluster.topology, brokers, now_seconds) if brokers else {}
         return ObservationResult(
             observation,
@@ -383,6 +387,7 @@ class Observer:
             missing,
             overrides=declared.overrides or (),
             strimzi=declared.strimzi,
+            share_groups=None,
         )
         return ObservationResult(observation, None)
 

@@ -170,6 +170,14 @@ _url_check, _url_schema = ruled(
 )
 HttpUrl = Annotated[str, Field(min_length=1, max_length=2048), _url_check, _url_schema]
 
+_https_check, _https_schema = ruled(
+    matching(
+        rf"https://{_HOST}(?::{_PORT})?(?:/[^\x00-\x20\x7f?#@\\]*)?",
+        "must be an https:// address without credentials, query or fragment",
+    )
+)
+HttpsUrl = Annotated[str, Field(min_length=1, max_length=2048), _https_check, _https_schema]
+
 _cluster_check, _cluster_schema = ruled(
     matching(r"[A-Za-z0-9_-]+", "must be a Kafka cluster id: letters, digits, '_' and '-'")
 )

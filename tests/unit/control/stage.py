@@ -21,6 +21,7 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.observe.broker_settings import Settings as BrokersSettings
 from tidegate.observe.observation import KafkaCluster, ReplicationSource
+from tidegate.observe.share_groups import ShareGroupSource
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
 from tidegate_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
@@ -92,6 +93,7 @@ class Stage:
     identity: str = "operator"
     lease_namespace: str = ""
     replication: ReplicationSource | None = None
+    share_groups: ShareGroupSource | None = None
     set_back_seconds: float = 0.0  # the wall clock alone
 
     def __post_init__(self) -> None:
@@ -108,7 +110,7 @@ class Stage:
         )
         self.world = OperatorContext(
             Settings(identity=self.identity, lease_namespace=self.lease_namespace), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
-            VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders, replication=self.replication),
+            VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders, replication=self.replication, share_groups=self.share_groups),
             self.report_beside,
         )  # fmt: skip
         self.controllers: dict[str, Controller] = {}

@@ -297,6 +297,11 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
             f"for a broker over its limit: {text}"
         )
         return ready(Truth.TRUE, throttled[0].reason, of_all)
+    protected = [member for member in members if member.member.protected]
+    if protected:
+        text = listed([f"{member.member_name}: {member.message}" for member in protected])
+        of_all = f"{len(protected)} of {counted(len(members), 'member')} without a fetch quota"
+        return ready(Truth.TRUE, Reason.SHARE_GROUP, f"{of_all}: {text}")
     text = listed([f"{member.member_name}: {member.message}" for member in members])
     return ready(
         Truth.TRUE,
