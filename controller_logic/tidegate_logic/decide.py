@@ -33,7 +33,7 @@ were all applied is followed by one without writes, unless a step is due.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from tidegate_logic.contracts.adaptive import adaptations
+from tidegate_logic.contracts.adaptive import adaptations, measured_reads
 from tidegate_logic.contracts.allowed import admit
 from tidegate_logic.contracts.desired import (
     Desired,
@@ -42,6 +42,7 @@ from tidegate_logic.contracts.desired import (
     desired,
     metering,
 )
+from tidegate_logic.contracts.fetch_spread import Reads
 from tidegate_logic.contracts.leader_scaling import Leaders
 from tidegate_logic.contracts.overrides import apply_overrides
 from tidegate_logic.contracts.recommend import AdviceBasis, Recommendations, advise
@@ -166,11 +167,17 @@ def _decide(
     if holds:  # a member that is absent may have been there meanwhile: its grace begins again
         memory = replace(memory, removals=replace(memory.removals, unwanted={}))
     leaders = _leaders(observation)
+    reads = Reads.of_topology(leaders)
     memory = replace(
         memory,
-        adaptations=adaptations(observation, leaders, flows, memory.adaptations, held=bool(holds)),
+        adaptations=adaptations(
+            observation, leaders, flows, memory.adaptations, reads=reads, held=bool(holds)
+        ),
+        measured=measured_reads(
+            observation, leaders, flows, memory.measured, reads=reads, held=bool(holds)
+        ),
     )
-    wanted = _wanted(observation, leaders, memory)
+    wanted = _wanted(observation, leaders, reads, memory)
     if observation.policy.deleting and (
         observation.policy.paused or observation.policy.mode is Mode.OBSERVE
     ):
@@ -242,12 +249,35 @@ def _leaders(observation: Observation) -> Leaders | None:
     return Leaders(topology) if topology is not None and topology.brokers else None
 
 
-def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -> Desired:
+def _wanted(
+    observation: Observation, leaders: Leaders | None, reads: Reads | None, memory: Memory
+) -> Desired:
     metered = metering(observation)
     wanted = desired(
-        metered.policy, observation.tiers or (), leaders, adaptations=memory.adaptations
+        metered.policy,
+        observation.tiers or (),
+        leaders,
+        adaptations=memory.adaptations,
+        reads=reads,
+        measured=memory.measured,
     )
-    return wanted if metered.note is None else replace(wanted, notes=(metered.note,))
+    notes = tuple(_rack_notes(wanted, reads)) if reads is not None else ()
+    if metered.note is not None:
+        notes = (metered.note, *notes)
+    return replace(wanted, notes=notes) if notes else wanted
+
+
+def _rack_notes(wanted: Desired, reads: Reads) -> Iterator[Note]:
+    """Declared racks in which no broker is."""
+    known = reads.racks
+    for owner in wanted.owners.values():
+        if unknown := sorted({*owner.member.racks} - known):
+            message = (
+                f"member {owner.member_name}: no live broker is in rack {', '.join(unknown)} "
+                f"(racks are {', '.join(sorted(known)) or 'not set'}), so consumers there read "
+                "from leaders"
+            )
+            yield Note(Reason.RACK_UNKNOWN, message, owner.entity, owner.tier_key)
 
 
 def _decide_complete(

@@ -437,7 +437,8 @@ class Member:
     """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract = unlimited.
 
     `override` is the key of the override that is laid over the contract, None = none; an `exempt`
-    member is never throttled. `labels` are for bills, and no decision uses them.
+    member is never throttled. `labels` are for bills, and no decision uses them. `racks` are where
+    its consumers are (their client.rack); empty = not declared.
     `share_group_names` are those that its clients use, as far as that is declared: names, or
     prefixes ending in `*`. A pass fills in what follows from share groups that run now:
     `protected` says why there is no fetch quota ("" = there may be one), `longest_mute_seconds`
@@ -455,6 +456,7 @@ class Member:
     share_group_names: tuple[str, ...] = ()
     protected: str = ""
     longest_mute_seconds: int | None = None
+    racks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,12 +597,20 @@ class Policy:
 # --- what is observed ---
 
 
+# a partition's leader, then its other in-sync replicas, in the order of their ids
+InSync = tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicLeaders:
-    """One topic's partitions by leading broker (brokers with none are absent), and leaderless."""
+    """One topic's partitions by leading broker (brokers with none are absent), and leaderless.
+
+    `in_sync` counts the partitions with a leader by their in-sync replicas; empty = not looked up.
+    """
 
     leaders: Mapping[int, int]
     leaderless: int = 0
+    in_sync: tuple[tuple[InSync, int], ...] = ()
 
     @property
     def partitions(self) -> int:
@@ -608,17 +618,32 @@ class TopicLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaSelection:
+    """Which leaders send consumers to another replica (KIP-392), and the racks of brokers.
+
+    `by_rack` have Kafka's RackAwareReplicaSelector, `otherwise` a selector whose rule is not known,
+    and of `unknown` it is not known whether they have one. `racks` lacks brokers without a rack.
+    """
+
+    by_rack: frozenset[int] = frozenset()
+    otherwise: frozenset[int] = frozenset()
+    unknown: frozenset[int] = frozenset()
+    racks: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """Live brokers and the leaders of the managed topics, read at one moment.
 
     `topics` lacks a named topic that does not exist; `cluster_id` is what the brokers report, None
-    = they did not.
+    = they did not. `selection` None = it is not known whether followers serve reads.
     """
 
     read_at_seconds: float
     brokers: frozenset[int]
     topics: Mapping[str, TopicLeaders]
     cluster_id: str | None = None
+    selection: ReplicaSelection | None = None
 
 
 @value(frozen=True, slots=True)

@@ -195,8 +195,8 @@ class Reason(StrEnum):
     READS_FROM_FOLLOWERS = (
         "ReadsFromFollowers",
         (
-            "Brokers let consumers read from the nearest replica (replica.selector.class), while "
-            "fetch quotas are scaled by leaders."
+            "Brokers let consumers read from the nearest replica (replica.selector.class), so "
+            "fetch quotas are scaled by racks or measured reads."
         ),
     )
     LEADERS_SERVE_READS = (
@@ -499,6 +499,7 @@ class Reason(StrEnum):
         "KafkaUsersUnread",
         "Strimzi's KafkaUsers, one of which may declare the quota, could not be read.",
     )
+    RACK_UNKNOWN = "RackUnknown", "A member declares a rack in which no live broker is."
     HIGH_SKEW = "HighSkew", "Leaders are so uneven that one quota for all brokers fits badly."
     INVALID_SPEC = (
         "InvalidSpec",

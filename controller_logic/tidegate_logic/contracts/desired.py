@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidegate_logic.contracts.adaptive import Adaptations
+from tidegate_logic.contracts.fetch_spread import Reads
 from tidegate_logic.contracts.leader_scaling import Leaders, LeaderSpread
 from tidegate_logic.contracts.targets import (
     NOTHING,
@@ -24,6 +25,7 @@ from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
     Default,
+    Direction,
     Entity,
     LedgerEntry,
     Level,
@@ -132,6 +134,19 @@ class MemberReport:
     def leader_skew(self) -> float | None:
         """How unevenly they lie; None as above, and where no broker leads."""
         return self.spread.skew if self.spread is not None else None
+
+    @property
+    def fetch(self) -> QuotaScaling | None:
+        """What scales its fetch contract where consumers read from followers; else None."""
+        scaling, contract = self.scaling, self.member.contract
+        fetches = contract is not None and contract.fetch_bytes_per_second is not None
+        return scaling.fetch if scaling is not None and fetches else None
+
+    def serving(self, direction: Direction) -> Set[int] | None:
+        """The brokers that may have to serve its topics that way; None = any."""
+        if direction is Direction.EGRESS and self.scaling is not None and self.scaling.fetch:
+            return self.scaling.fetch.serving
+        return None if self.spread is None else self.spread.leading
 
     @property
     def quota(self) -> Mapping[QuotaKey, int]:
@@ -287,12 +302,19 @@ def desired(
     leaders: Leaders | None,
     *,
     adaptations: Adaptations = _NO_ADAPTATIONS,
+    reads: Reads | None = None,
+    measured: Adaptations = _NO_ADAPTATIONS,
 ) -> Desired:
     """What the policy wants now; nothing while it is being deleted.
 
-    Unknown leaders (None) leave every key that depends on them without a target.
+    Unknown leaders (None) leave every key that depends on them without a target. `reads` and their
+    shares `measured` are for consumers that read from followers.
     """
-    scalings = None if policy.deleting else QuotaScalings(leaders, policy.scaling, adaptations)
+    scalings = (
+        None
+        if policy.deleting
+        else QuotaScalings(leaders, policy.scaling, adaptations, reads=reads, measured=measured)
+    )
     owners: dict[Entity, MemberReport] = {}
     members = []
     for tier in tiers:

@@ -85,11 +85,13 @@ class Plan:
     leaving: Mapping[Entity, float] = field(default_factory=dict)
 
 
-def rules_of(policy: Policy, now_seconds: float, sent: Sent) -> EntityRules:
+def rules_of(
+    policy: Policy, now_seconds: float, sent: Sent, *, selection_known: bool = True
+) -> EntityRules:
     """What holds for every entity in a pass of this moment (seconds since the epoch)."""
-    return EntityRules(
-        policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy)), sent
-    )
+    guard = MuteGuard.of(policy)
+    keys = KeyRules(now_seconds, policy.minimum_change_percent, guard, selection_known)
+    return EntityRules(policy, keys, sent)
 
 
 def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[Entity, StoredQuota]:
@@ -154,7 +156,13 @@ def make_plan(
 
     Those are all counted first, because the guard against mass removals judges their number.
     """
-    rules = rules_of(policy, now_seconds, sent.of)
+    scalings = wanted.scalings
+    rules = rules_of(
+        policy,
+        now_seconds,
+        sent.of,
+        selection_known=scalings is None or scalings.selection_known,
+    )
     planner = _Planner(rules, before, inherited)
     losing = [
         (stored, NOTHING)

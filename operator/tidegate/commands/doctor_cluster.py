@@ -23,6 +23,7 @@ from tidegate.observe.broker_settings import (
     SELECTOR,
     FollowerReads,
     has_scaled_fetch,
+    leaders_scale_reads,
     plugin_words,
     plugins_of,
 )
@@ -294,7 +295,14 @@ def _settings_findings(
     elif len(silent) < len(brokers):
         yield ok("plugin", "No broker replaces Kafka's quotas by a plugin.")
     reads = FollowerReads.of(brokers, settings)
-    if reads.selectors and has_scaled_fetch(source.declared.tiers or ()):
+    tiers = source.declared.tiers or ()
+    if reads.selectors and not leaders_scale_reads(tiers, source.declared.policy):
+        if has_scaled_fetch(tiers):
+            yield ok(
+                "followers",
+                f"{sentence(reads.finding())}. Declared racks or measured reads scale fetch.",
+            )
+    elif reads.selectors:
         yield warning(
             "followers",
             Reason.READS_FROM_FOLLOWERS,

@@ -31,6 +31,7 @@ from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
+from tidegate_logic.contracts.targets import fetch_words
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
@@ -312,10 +313,19 @@ def _scaled_sentence(explanation: KeyExplanation, report: MemberReport) -> str:
     )
     where = (
         f"Its topics have {report.leaders} leaders on {report.leading_brokers} "
-        f"brokers{skew}{promise}"
+        f"brokers{skew}{_fetch_words(explanation, report)}{promise}"
     )
     target = short_words(explanation.key, report.target.get(explanation.key))
     return f"{where}, and the target of {target} each permits {permitted}."
+
+
+def _fetch_words(explanation: KeyExplanation, report: MemberReport) -> str:
+    fetch = report.fetch
+    if explanation.key is not QuotaKey.CONSUMER_BYTE_RATE or fetch is None:
+        return ""
+    skew = "" if fetch.skew is None else f" (skew {fetch.skew:.2f})"
+    basis = fetch.fetch_basis
+    return "" if basis is None else f"; {fetch_words(basis, fetch.serving)}{skew}"
 
 
 def _shadow_sentences(explanation: KeyExplanation, applies: Applicable) -> Iterator[str]:
@@ -449,7 +459,7 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             decision.overridden.applied,
             outlook,
             dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
-            follower_reads_notes(seen.reads, observation.tiers),
+            follower_reads_notes(seen.reads, observation.tiers, observation.policy),
         )
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidegate.errors import (
@@ -37,7 +38,7 @@ from tidegate.kafka.protocol import (
 )
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, Token, TokenLogin
 from tidegate.kafka.tokens import claims_of
-from tidegate_logic.model import TopicLeaders, Topology
+from tidegate_logic.model import InSync, TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
 
 # Brokers and leaders of a Metadata answer. A partition without a certain leader is counted as
@@ -54,8 +55,8 @@ _ABSENT = {_UNKNOWN_TOPIC, _INVALID_TOPIC}
 _USABLE = {_NONE, _LEADER_NOT_AVAILABLE, _REPLICA_NOT_AVAILABLE}
 
 
-def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
-    """The topology in a Metadata answer (v4).
+def topology_of(answer: Any, *, read_at_seconds: float, with_in_sync: bool = False) -> Topology:
+    """The topology in a Metadata answer (v4), if wanted with the in-sync replicas.
 
     Raises Incomplete when it names no broker or when a topic comes with an error that says nothing
     about its existence, Unauthorized when a topic may not be described.
@@ -70,6 +71,11 @@ def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
             ),
         )
     topics = {topic.name: _leaders(topic, brokers) for topic in answer.topics if _exists(topic)}
+    if with_in_sync:
+        for topic in answer.topics:
+            if topic.name in topics:
+                known = topics[topic.name]
+                topics[topic.name] = replace(known, in_sync=_in_sync(topic, brokers))
     return Topology(read_at_seconds, brokers, topics, answer.cluster_id)
 
 
@@ -118,6 +124,16 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
         else:
             leaderless += 1
     return TopicLeaders(dict(leaders), leaderless)
+
+
+def _in_sync(topic: Any, brokers: frozenset[int]) -> tuple[tuple[InSync, int], ...]:
+    """Its partitions with a leader, by that leader and the other live in-sync replicas."""
+    groups = Counter(
+        (one.leader_id, *sorted(brokers.intersection(one.isr_nodes) - {one.leader_id}))
+        for one in topic.partitions
+        if one.leader_id in brokers
+    )
+    return tuple(groups.items())
 
 
 # One connection to one broker: kafka-python's protocol classes over a plain socket, each request
@@ -384,18 +400,19 @@ class KafkaTopology:
         self._closed = False
         self._addresses: Mapping[int, tuple[str, int]] = {}
 
-    def read(self, patterns: Collection[str]) -> Topology:
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
         """Read live brokers, and the leaders of the topics that match `patterns`, now.
 
         A pattern is a topic name or a prefix that ends in `*`. A topic that does not exist is left
-        out. Raises Unreachable when no broker answers, Incomplete when the answer is not whole,
-        Unauthorized when the login or a topic is refused.
+        out. In-sync replicas are in the same answer, and are counted if wanted. Raises Unreachable
+        when no broker answers, Incomplete when the answer is not whole, Unauthorized when the login
+        or a topic is refused.
         """
         has_prefix = any(pattern.endswith("*") for pattern in patterns)
         wanted = matching(patterns, self._topic_names() if has_prefix else ())
         answer = self._metadata(sorted(wanted))
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        return topology_of(answer, read_at_seconds=self._clock())
+        return topology_of(answer, read_at_seconds=self._clock(), with_in_sync=with_in_sync)
 
     def settings(
         self, brokers: Collection[int], names: Collection[str]

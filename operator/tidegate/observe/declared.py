@@ -209,6 +209,7 @@ def _member(member: TierMember, tier_labels: Mapping[str, str]) -> Member:
         labels=tuple(sorted({**tier_labels, **(member.labels or {})}.items())),
         share_groups=ShareGroupRule(member.share_groups or ShareGroupRule.PROTECT),
         share_group_names=member.share_group_names or (),
+        racks=tuple(sorted(member.racks or ())),
     )
 
 

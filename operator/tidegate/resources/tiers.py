@@ -17,6 +17,7 @@ from tidegate.resources.fields import (
     Moment,
     ObjectName,
     PolicyRef,
+    RackName,
     Sentence,
     TopicPattern,
 )
@@ -40,6 +41,7 @@ MAX_TOPICS = 100
 MAX_SHARE_GROUPS = 100
 # no rule for every name of every member, which would cost the API server too much
 GroupPattern = Annotated[str, Field(min_length=1, max_length=249)]
+MAX_RACKS = 16
 
 
 class TierMember(SchemaModel):
@@ -62,6 +64,15 @@ class TierMember(SchemaModel):
         max_length=MAX_TOPICS,
         description="Topics by name, or by a prefix ending in *. Their partition leaders scale "
         "the contract.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    racks: tuple[RackName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_RACKS,
+        description="Racks of its consumers, as in their client.rack. Where brokers let consumers "
+        "read from followers (replica.selector.class), the fetch contract is scaled by the "
+        "replicas in these racks. Unset means that measured reads scale it.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     contract: ContractRates | None = Field(
@@ -114,6 +125,21 @@ class TierMember(SchemaModel):
             field_path=".topics",
             holds=lambda member: (
                 member.topics is None or len(set(member.topics)) == len(member.topics)
+            ),
+        ),
+        Rule(
+            cel="!has(self.racks) || has(self.topics)",
+            message="topics are required with racks: the replicas of their partitions are counted",
+            reason="FieldValueRequired",
+            field_path=".topics",
+            holds=lambda member: member.racks is None or member.topics is not None,
+        ),
+        Rule(
+            cel="",
+            message="every rack may appear once only",
+            field_path=".racks",
+            holds=lambda member: (
+                member.racks is None or len(set(member.racks)) == len(member.racks)
             ),
         ),
     )

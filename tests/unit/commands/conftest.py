@@ -55,7 +55,7 @@ class FixedTopology:
         self.said = said
         self.racks = racks or {}
 
-    def read(self, patterns: Collection[str]) -> Topology:
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
         return self.topology
 
     def settings(
@@ -197,7 +197,15 @@ class World:
         self.during_wait()
 
     def topology(self) -> FixedTopology:
-        topics = {name: TopicLeaders(leaders) for name, leaders in self.leaders.items()}
+        topics = {
+            name: TopicLeaders(
+                leaders,
+                in_sync=tuple(
+                    ((one, *sorted({1, 2, 3} - {one})), count) for one, count in leaders.items()
+                ),
+            )
+            for name, leaders in self.leaders.items()
+        }
         return FixedTopology(
             Topology(self.now, frozenset({1, 2, 3}), topics),
             self.callbacks,

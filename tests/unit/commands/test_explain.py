@@ -276,6 +276,10 @@ def test_reads_from_followers_are_noted_for_clients_with_a_fetch_contract(
     assert numbers(warning) >= {1, 2, 3, 33}
     golden(warning)
     assert "followers" not in managed.run("explain", "--user", "bob", "-f", files).out
+    tier["spec"]["members"][0]["racks"] = ["a"]
+    said = explained(managed, "-f", managed.write_files(policy, tier))
+    assert "followers" not in said
+    assert "declared racks, from 1 broker (skew 1.00)" in said
 
 
 def test_a_member_that_is_not_allowed_is_named_for_its_own_client_only(

@@ -223,6 +223,29 @@ MEMBERS = (
         f"{MEMBER}.topics",
         server_says="Duplicate value",
     ),
+    BadInput(
+        "rack with a space",
+        tier({"members.0.racks": ["eu west"]}),
+        f"{MEMBER}.racks[0]",
+        server_says=r"should match '^\S+$'",
+    ),
+    BadInput(
+        "same rack twice",
+        tier({"members.0.racks": ["a", "a"]}),
+        f"{MEMBER}.racks",
+        server_says="Duplicate value",
+    ),
+    BadInput(
+        "racks without topics",
+        tier(
+            {
+                "members.0.racks": ["a"],
+                "members.0.topics": ABSENT,
+                "members.0.contract": {"total": {"fetch": "1Gi"}},
+            }
+        ),
+        f"{MEMBER}.topics",
+    ),
     BadInput("neither user nor client id", tier({"members.0": {"name": "empty"}}), MEMBER),
     BadInput(
         "topics missing for perPartition",

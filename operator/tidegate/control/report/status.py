@@ -206,10 +206,13 @@ def member_status(
     until = None
     if contention is not None and member.state is MemberState.CONTENDED:
         until = rfc3339(contention.until_seconds)
+    fetch_basis = member.fetch.fetch_basis if member.fetch is not None else None
     return MemberStatus(
         name=member.member_name,
         leaders=member.leaders,
         leader_skew=skew_text(member.leader_skew),
+        fetch_skew=skew_text(member.fetch.skew) if member.fetch is not None else None,
+        fetch_by=fetch_basis.value if fetch_basis is not None else None,
         quota=_quota(member.quota),
         target=_target(member),
         contract_total=_totals(member.contract_total),
