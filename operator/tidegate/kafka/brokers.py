@@ -7,7 +7,6 @@ cluster. One connection is kept, and opened again when it breaks. The request ne
 import contextlib
 import select
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -15,14 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from tidegate.errors import (
-    Incomplete,
-    InvalidResource,
-    TidegateError,
-    Unauthorized,
-    Unreachable,
-    refused_certificate,
-)
+from tidegate.causes import cause_of, tried_words
+from tidegate.errors import Incomplete, InvalidResource, TidegateError, Unauthorized, Unreachable
 from tidegate.kafka.protocol import (
     admin,
     consumer,
@@ -32,7 +25,7 @@ from tidegate.kafka.protocol import (
     sasl,
     sasl_mechanism,
 )
-from tidegate.kafka.settings import KafkaConnection, SaslLogin
+from tidegate.kafka.settings import QUOTAS_STAY, KafkaConnection, SaslLogin
 from tidegate_logic.model import TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
 
@@ -60,10 +53,8 @@ def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
     if not brokers:
         raise Incomplete(
             Reason.TOPOLOGY_INCOMPLETE,
-            (
-                "A broker answered but named no brokers; it has just started. The next pass asks "
-                "again."
-            ),
+            "A broker answered but named no brokers; it has just started.",
+            consequence="The next pass asks again.",
         )
     topics = {topic.name: _leaders(topic, brokers) for topic in answer.topics if _exists(topic)}
     return Topology(read_at_seconds, brokers, topics, answer.cluster_id)
@@ -84,16 +75,14 @@ def _exists(topic: Any) -> bool:
     code = topic.error_code
     if code == _NOT_AUTHORIZED:
         raise Unauthorized(
-            f"The brokers do not let Tidegate describe topic {topic.name}. Grant its user "
-            f"Describe on the topic."
+            f"The brokers do not let Tidegate describe topic {topic.name}.",
+            advice="Grant its user Describe on the topic.",
         )
     if code != _NONE and code not in _ABSENT:
         raise Incomplete(
             Reason.TOPOLOGY_INCOMPLETE,
-            (
-                f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}. "
-                "Quotas stay as they are until they are."
-            ),
+            f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}.",
+            consequence="Quotas stay as they are until they are.",
         )
     return bool(code == _NONE)
 
@@ -106,8 +95,8 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
             raise Incomplete(
                 Reason.TOPOLOGY_INCOMPLETE,
                 f"The leader of topic {topic.name}, partition {partition.partition_index} is not "
-                f"known: {for_code(partition.error_code).__name__}. Quotas stay as they are until "
-                "it is.",
+                f"known: {for_code(partition.error_code).__name__}.",
+                consequence="Quotas stay as they are until it is.",
             )
         if partition.leader_id in brokers:
             leaders[partition.leader_id] += 1
@@ -277,8 +266,8 @@ class BrokerConnection:
             if answer.error_code:
                 raise Unauthorized(
                     f"Broker {self.address} refused the login as {login.username} by "
-                    f"{login.mechanism.value}: {answer.error_message}. Correct the user name and "
-                    "password for the brokers."
+                    f"{login.mechanism.value}: {answer.error_message}.",
+                    advice="Correct the user name and password for the brokers.",
                 )
             mechanism.receive(answer.auth_bytes)
 
@@ -376,11 +365,7 @@ class KafkaTopology:
                         _metadata_request(topics), share_seconds
                     )
                 except OSError as error:
-                    tried[":".join(map(str, self._servers[0]))] = (
-                        refused_certificate(error)
-                        if isinstance(error, ssl.SSLCertVerificationError)
-                        else str(error)
-                    )
+                    tried[":".join(map(str, self._servers[0]))] = cause_of(error)
                     self._hang_up()
                     if not was_kept:
                         self._servers = [*self._servers[1:], self._servers[0]]
@@ -423,12 +408,11 @@ class KafkaTopology:
 
 def no_answer(settings: KafkaConnection, tried: Mapping[str, str]) -> Unreachable:
     """The error when no broker answered; `tried` has each server with what went wrong there."""
-    attempts = "; ".join(f"{server}: {error}" for server, error in tried.items())
     return Unreachable(
         Reason.BROKERS_UNREACHABLE,
-        f"No broker at {','.join(settings.bootstrap_servers)} answered within "
-        f"{settings.request_timeout_seconds:g} s ({attempts}). Every quota stays as it "
-        "is. Check bootstrapServers, the network policy, and whether this listener wants TLS "
+        f"No broker answered{tried_words(tried, settings.request_timeout_seconds)}.",
+        consequence=QUOTAS_STAY,
+        advice="Check bootstrapServers, the network policy, and whether this listener wants TLS "
         "or a login.",
     )
 
@@ -445,7 +429,7 @@ def host_and_port(server: str) -> tuple[str, int]:
     host, separator, port = server.strip().rpartition(":")
     if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidResource(
-            f"The bootstrap server {server!r} cannot be read. Write it as host:port, for example "
-            f"kafka-1:9092."
+            f"The bootstrap server {server!r} cannot be read.",
+            advice="Write it as host:port, for example kafka-1:9092.",
         )
     return host.strip("[]"), int(port)

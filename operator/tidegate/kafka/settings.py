@@ -8,6 +8,8 @@ import ssl
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+QUOTAS_STAY = "Every quota stays as it is."
+
 
 class SaslMechanism(StrEnum):
     """The login mechanisms: DIGEST-MD5 is ZooKeeper's, the others are the brokers'."""
@@ -67,7 +69,7 @@ class ZooKeeperConnection:
     session_timeout_seconds: float = 12.0
     start_timeout_seconds: float = 10.0
     request_timeout_seconds: float = 10.0
-    meanwhile: str = "Every quota stays as it is."
+    meanwhile: str = QUOTAS_STAY
 
 
 @dataclass(frozen=True, slots=True)
