@@ -1,4 +1,4 @@
-"""Why a connection failed, as people name it. Whoever catches a library's error asks here."""
+"""Why a connection failed, as people name it. Code that catches a library's error asks here."""
 
 import socket
 import ssl
