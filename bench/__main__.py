@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.command_line import doctor_figures, kraft_doctor_figures, start_figures
 from bench.console import console_figures
-from bench.control.core import decide_figures, metadata_figures
+from bench.control.core import decide_figures, measured_figures, metadata_figures
 from bench.control.kraft import kraft_change, kraft_cold, kraft_reaction
 from bench.control.latency import (
     changes_after_cold,
@@ -181,6 +181,7 @@ def _reaction() -> list[Figure]:
 SECTIONS: Mapping[str, Mapping[str, Part]] = {
     "From a resource to a quota": {
         "decide": decide_figures,
+        "decide-measured": measured_figures,
         "metadata": metadata_figures,
         "reaction": _reaction,
         "cold-1000": lambda: _cold(1000, brokers=1),

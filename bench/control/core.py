@@ -8,6 +8,8 @@ decision before is let go while the next one is made, as in the operator.
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -15,17 +17,23 @@ from typing import Any
 from bench.results import Figure
 from tidegate.kafka.brokers import topology_of
 from tidegate.kafka.protocol import metadata
-from tidegate_logic.decide import decide
+from tidegate_logic.decide import decide, settle
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import (
+    BrokerLimit,
+    BrokerLimits,
+    ClientRate,
     Contract,
+    Direction,
     Entity,
     Level,
     Member,
+    NicSpan,
     Observation,
     Policy,
     QuotaWrite,
     RateForm,
+    Readings,
     StoredQuota,
     Tier,
     TopicLeaders,
@@ -147,15 +155,16 @@ def observation() -> Observation:
     )
 
 
-def applied(before: Observation, writes: tuple[QuotaWrite, ...]) -> Observation:
-    """The same world after all writes took effect."""
+def applied(
+    before: Observation, writes: tuple[QuotaWrite, ...], *, seconds: float = 15.0
+) -> Observation:
+    """The same world so many seconds later, after all writes took effect."""
     quotas = dict(before.quotas or {})
     for write in writes:
-        values = {key: text for key, text in write.values.items() if text is not None}
+        changed = {**quotas[write.entity].values, **write.values}
+        values = {key: text for key, text in changed.items() if text is not None}
         quotas[write.entity] = StoredQuota(write.entity, values, 0, write.ledger, 0)
-    return Observation(
-        before.now_seconds + 15.0, before.policy, before.tiers, before.topology, quotas
-    )
+    return replace(before, now_seconds=before.now_seconds + seconds, quotas=quotas)
 
 
 def timed(world: Observation) -> tuple[Decision, list[float]]:
@@ -183,3 +192,97 @@ def _figure(case: str, seconds: list[float]) -> Figure:
     )
     note = f"best {min(seconds) * 1000:.0f} ms, worst {max(seconds) * 1000:.0f} ms"
     return Figure(name, median(seconds) * 1000, "ms", BOUND_SECONDS * 1000, note)
+
+
+# The same with readings: each entity sends and receives on 18 to 20 brokers, so there are 180,000
+# client rates. By the processor, since this is what a policy of this size costs a busy operator.
+
+_LIMIT = 10_000_000_000  # bytes/s of each NIC
+_SCRAPE_SECONDS, _SPANS = 5.0, 13
+_LEVELS = tuple(Level)
+_MEASURED_ROUNDS = 5
+_MEASURED_BOUNDS = {"calm": 60.0, "the first cut": 200.0, "everybody on the way": 500.0}
+
+
+def measured_figures() -> list[Figure]:
+    """Processor time of one decision while all is calm, at the first cut, and in an episode."""
+    world = _measured(observation())
+    decision, memory = decide(world, Memory())
+    calm = _with_readings(applied(world, decision.writes), load=0.7)
+    figures = [_processor_figure("calm", calm, memory)]
+    memory = decide(calm, memory)[1]
+    hot = frozenset(range(0, _BROKERS, 10))
+    over = _with_readings(replace(calm, now_seconds=calm.now_seconds + 15), load=0.7, hot=hot)
+    figures.append(_processor_figure("the first cut", over, memory))
+    for _ in range(10):  # the first cut's writes, as they are paced
+        decision, memory = decide(over, memory)
+        memory = settle(
+            memory,
+            decision,
+            {write.entity for write in decision.writes},
+            now_seconds=over.now_seconds,
+        )
+        wait_seconds = min(decision.next_pass_in_seconds or 15.0, 15.0)
+        over = applied(over, decision.writes, seconds=wait_seconds)
+    over = _with_readings(replace(over, now_seconds=over.now_seconds + 30), load=1.05, sends=0.6)
+    return [*figures, _processor_figure("everybody on the way", over, memory)]
+
+
+def _processor_figure(case: str, world: Observation, memory: Memory) -> Figure:
+    milliseconds = []
+    for _ in range(_MEASURED_ROUNDS):
+        start = time.process_time()
+        decide(world, memory)
+        milliseconds.append((time.process_time() - start) * 1000)
+    clients = len(world.readings.clients) if world.readings is not None else 0
+    name = (
+        f"decide() with {clients:,} client rates, {_BROKERS} brokers, {_ENTITIES} entities: "
+        f"{case}, processor time, median of {len(milliseconds)}"
+    )
+    note = f"best {min(milliseconds):.0f} ms, worst {max(milliseconds):.0f} ms"
+    return Figure(name, median(milliseconds), "ms", _MEASURED_BOUNDS[case], note)
+
+
+def _measured(world: Observation) -> Observation:
+    """The same cluster under limits, its tiers of all levels."""
+    limit = BrokerLimit(_LIMIT, _LIMIT, _LIMIT * 5 // 4, _LIMIT * 5 // 4)
+    policy = replace(
+        world.policy,
+        limits=BrokerLimits(limit),
+        measured=True,
+        write_budget_changes=20 * _ENTITIES,
+    )
+    throttled = (Contract(RateForm.PER_PARTITION, 1_100_000, 400_000),)
+    tiers = [
+        replace(tier, level=level, throttled=() if level is Level.L0 else throttled)
+        for number, tier in enumerate(world.tiers or ())
+        for level in [_LEVELS[number % len(_LEVELS)]]
+    ]
+    return replace(world, policy=policy, tiers=tuple(tiers))
+
+
+def _with_readings(
+    world: Observation, *, load: float, hot: Collection[int] = (), sends: float = 1.0
+) -> Observation:
+    """Readings of this moment: NICs at this share of their limits, the `hot` ones 30 % above."""
+    now_seconds, topics = world.now_seconds, world.topology.topics if world.topology else {}
+    nic = {
+        (broker, way): tuple(
+            NicSpan(
+                now_seconds - _SCRAPE_SECONDS * ago,
+                _SCRAPE_SECONDS,
+                (1.3 if broker in hot else load) * _LIMIT,
+            )
+            for ago in reversed(range(_SPANS))
+        )
+        for broker in range(_BROKERS)
+        for way in Direction
+    }
+    clients: dict[tuple[Entity, int, Direction], ClientRate] = {}
+    for member in [member for tier in world.tiers or () for member in tier.members]:
+        for broker in sorted({one for name in member.topics for one in topics[name].leaders}):
+            fetched, produced = sends * (4_000_000 + 1000 * (broker % 7)), sends * 2_000_000
+            key = member.entity, broker
+            clients[*key, Direction.EGRESS] = ClientRate(now_seconds - 1, fetched, 0.0)
+            clients[*key, Direction.INGRESS] = ClientRate(now_seconds - 1, produced, 0.0)
+    return replace(world, readings=Readings(now_seconds, _SCRAPE_SECONDS, nic, clients))
