@@ -164,9 +164,12 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
             f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}.",
             consequence=_READ_BACK,
         )
+    fault = (
+        f"Kubernetes is busy or at fault itself ({status})" if status else "no connection by TLS"
+    )
     return Unreachable(
         Reason.KUBERNETES_UNREACHABLE,
-        f"{could_not}: Kubernetes is busy or at fault itself ({status}): {message}.",
+        f"{could_not}: {fault}: {message}.",
         consequence="Tidegate tries again.",
     )
 

@@ -137,7 +137,7 @@ def test_an_untrusted_certificate_is_not_an_unknown_outcome() -> None:
         handshake_failure(inner), what="x", reason=Reason.LIST_INCOMPLETE, is_write=True
     )
     assert type(error) is errors.Unreachable
-    assert "(0): its certificate is refused: self-signed certificate." in error.message
+    assert "no connection by TLS: its certificate is refused: self-signed" in error.message
 
 
 # --- who it is ------------------------------------------------------------------------------------
