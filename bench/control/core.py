@@ -5,8 +5,6 @@ by the clock, cold and with nothing to change. The garbage collector runs as alw
 decision before is let go while the next one is made, as in the operator.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -17,28 +15,9 @@ from typing import Any
 from bench.results import Figure
 from tidegate.kafka.brokers import topology_of
 from tidegate.kafka.protocol import metadata
+from tidegate_logic import model
 from tidegate_logic.decide import decide, settle
 from tidegate_logic.decision import Decision, Memory
-from tidegate_logic.model import (
-    BrokerLimit,
-    BrokerLimits,
-    ClientRate,
-    Contract,
-    Direction,
-    Entity,
-    Level,
-    Member,
-    NicSpan,
-    Observation,
-    Policy,
-    QuotaWrite,
-    RateForm,
-    Readings,
-    StoredQuota,
-    Tier,
-    TopicLeaders,
-    Topology,
-)
 
 # How long it takes to know the leaders of 20,000 partitions from the bytes of one Metadata answer
 # (bound: 300 ms).
@@ -121,53 +100,53 @@ _BROKERS, _TOPICS, _PARTITIONS, _ENTITIES, _TIERS = 50, 2000, 10, 5000, 10
 _ROUNDS = 25
 
 
-def observation() -> Observation:
+def observation() -> model.Observation:
     """A cluster with everything declared and nothing written yet.
 
     Every member names two topics of its own choice.
     """
     topics = {
-        f"topic-{number}": TopicLeaders(
+        f"topic-{number}": model.TopicLeaders(
             {(number * 7 + place) % _BROKERS: 1 for place in range(_PARTITIONS)}
         )
         for number in range(_TOPICS)
     }
     members = [
-        Member(
+        model.Member(
             f"member-{number}",
-            Entity(f"user-{number}"),
+            model.Entity(f"user-{number}"),
             (f"topic-{number % _TOPICS}", f"topic-{number * 3 % _TOPICS}"),
-            Contract(RateForm.PER_PARTITION, 1_000_000 + number, 2_000_000 + number),
+            model.Contract(model.RateForm.PER_PARTITION, 1_000_000 + number, 2_000_000 + number),
         )
         for number in range(_ENTITIES)
     ]
     tiers = tuple(
-        Tier(f"bench/tier-{number}", Level.L2, tuple(members[number::_TIERS]))
+        model.Tier(f"bench/tier-{number}", model.Level.L2, tuple(members[number::_TIERS]))
         for number in range(_TIERS)
     )
-    quotas = {member.entity: StoredQuota(member.entity, {}) for member in members}
-    return Observation(
+    quotas = {member.entity: model.StoredQuota(member.entity, {}) for member in members}
+    return model.Observation(
         0.0,
-        Policy("bench/main", "uid"),
+        model.Policy("bench/main", "uid"),
         tiers,
-        Topology(0.0, frozenset(range(_BROKERS)), topics),
+        model.Topology(0.0, frozenset(range(_BROKERS)), topics),
         quotas,
     )
 
 
 def applied(
-    before: Observation, writes: tuple[QuotaWrite, ...], *, seconds: float = 15.0
-) -> Observation:
+    before: model.Observation, writes: tuple[model.QuotaWrite, ...], *, seconds: float = 15.0
+) -> model.Observation:
     """The same world so many seconds later, after all writes took effect."""
     quotas = dict(before.quotas or {})
     for write in writes:
         changed = {**quotas[write.entity].values, **write.values}
         values = {key: text for key, text in changed.items() if text is not None}
-        quotas[write.entity] = StoredQuota(write.entity, values, 0, write.ledger, 0)
+        quotas[write.entity] = model.StoredQuota(write.entity, values, 0, write.ledger, 0)
     return replace(before, now_seconds=before.now_seconds + seconds, quotas=quotas)
 
 
-def timed(world: Observation) -> tuple[Decision, list[float]]:
+def timed(world: model.Observation) -> tuple[Decision, list[float]]:
     """One decision of this world and the seconds of each round."""
     seconds = []
     for _ in range(_ROUNDS):
@@ -199,7 +178,7 @@ def _figure(case: str, seconds: list[float]) -> Figure:
 
 _LIMIT = 10_000_000_000  # bytes/s of each NIC
 _SCRAPE_SECONDS, _SPANS = 5.0, 13
-_LEVELS = tuple(Level)
+_LEVELS = tuple(model.Level)
 _MEASURED_ROUNDS = 5
 _MEASURED_BOUNDS = {"calm": 60.0, "the first cut": 200.0, "everybody on the way": 500.0}
 
@@ -228,7 +207,7 @@ def measured_figures() -> list[Figure]:
     return [*figures, _processor_figure("everybody on the way", over, memory)]
 
 
-def _processor_figure(case: str, world: Observation, memory: Memory) -> Figure:
+def _processor_figure(case: str, world: model.Observation, memory: Memory) -> Figure:
     milliseconds = []
     for _ in range(_MEASURED_ROUNDS):
         start = time.process_time()
@@ -243,18 +222,18 @@ def _processor_figure(case: str, world: Observation, memory: Memory) -> Figure:
     return Figure(name, median(milliseconds), "ms", _MEASURED_BOUNDS[case], note)
 
 
-def _measured(world: Observation) -> Observation:
+def _measured(world: model.Observation) -> model.Observation:
     """The same cluster under limits, its tiers of all levels."""
-    limit = BrokerLimit(_LIMIT, _LIMIT, _LIMIT * 5 // 4, _LIMIT * 5 // 4)
+    limit = model.BrokerLimit(_LIMIT, _LIMIT, _LIMIT * 5 // 4, _LIMIT * 5 // 4)
     policy = replace(
         world.policy,
-        limits=BrokerLimits(limit),
+        limits=model.BrokerLimits(limit),
         measured=True,
         write_budget_changes=20 * _ENTITIES,
     )
-    throttled = (Contract(RateForm.PER_PARTITION, 1_100_000, 400_000),)
+    throttled = (model.Contract(model.RateForm.PER_PARTITION, 1_100_000, 400_000),)
     tiers = [
-        replace(tier, level=level, throttled=() if level is Level.L0 else throttled)
+        replace(tier, level=level, throttled=() if level is model.Level.L0 else throttled)
         for number, tier in enumerate(world.tiers or ())
         for level in [_LEVELS[number % len(_LEVELS)]]
     ]
@@ -262,13 +241,13 @@ def _measured(world: Observation) -> Observation:
 
 
 def _with_readings(
-    world: Observation, *, load: float, hot: Collection[int] = (), sends: float = 1.0
-) -> Observation:
+    world: model.Observation, *, load: float, hot: Collection[int] = (), sends: float = 1.0
+) -> model.Observation:
     """Readings of this moment: NICs at this share of their limits, the `hot` ones 30 % above."""
     now_seconds, topics = world.now_seconds, world.topology.topics if world.topology else {}
     nic = {
         (broker, way): tuple(
-            NicSpan(
+            model.NicSpan(
                 now_seconds - _SCRAPE_SECONDS * ago,
                 _SCRAPE_SECONDS,
                 (1.3 if broker in hot else load) * _LIMIT,
@@ -276,13 +255,15 @@ def _with_readings(
             for ago in reversed(range(_SPANS))
         )
         for broker in range(_BROKERS)
-        for way in Direction
+        for way in model.Direction
     }
-    clients: dict[tuple[Entity, int, Direction], ClientRate] = {}
+    clients: dict[tuple[model.Entity, int, model.Direction], model.ClientRate] = {}
     for member in [member for tier in world.tiers or () for member in tier.members]:
         for broker in sorted({one for name in member.topics for one in topics[name].leaders}):
             fetched, produced = sends * (4_000_000 + 1000 * (broker % 7)), sends * 2_000_000
             key = member.entity, broker
-            clients[*key, Direction.EGRESS] = ClientRate(now_seconds - 1, fetched, 0.0)
-            clients[*key, Direction.INGRESS] = ClientRate(now_seconds - 1, produced, 0.0)
-    return replace(world, readings=Readings(now_seconds, _SCRAPE_SECONDS, nic, clients))
+            clients[*key, model.Direction.EGRESS] = model.ClientRate(now_seconds - 1, fetched, 0.0)
+            clients[*key, model.Direction.INGRESS] = model.ClientRate(
+                now_seconds - 1, produced, 0.0
+            )
+    return replace(world, readings=model.Readings(now_seconds, _SCRAPE_SECONDS, nic, clients))
