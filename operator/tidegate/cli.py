@@ -330,9 +330,7 @@ def _report_error(error: Exception, around: CommandContext) -> int:
         traceback.print_exception(error, file=around.err)
     page = Page(around.err)
     if isinstance(error, TidegateError):
-        from tidegate.commands.words import own_words
-
-        page.say(f"error: {own_words(error.message)}", "red")
+        page.say(f"error: {error.for_command}", "red")
         if isinstance(error, OutcomeUnknown):
             page.say("It may have been done: check before you run the command again.")
         elif isinstance(error, RetryLater):

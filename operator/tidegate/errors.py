@@ -18,23 +18,42 @@
 Only `main.py` turns these into kopf's errors; only `control/` turns them into conditions.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tidegate_logic.reasons import Reason
-
-if TYPE_CHECKING:  # `tidegate --help` does without it
-    import ssl
 
 
 class TidegateError(Exception):
-    """An error with a stable reason; `str()` of it is a sentence that a person can act on."""
+    """An error with a stable reason; `str()` of it is a sentence that a person can act on.
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
+    `what` happened and why; `consequence` is what the operator does next, or is to be given;
+    `advice` is what a person can do. `message` has all of it, `for_command` no consequence.
+    """
+
+    def __init__(
+        self, reason: Reason, what: str, *, consequence: str = "", advice: str = ""
+    ) -> None:
+        self.reason, self.what = reason, what
+        self.consequence, self.advice = consequence, advice
+        self.message = joined(what, consequence, advice)
+        super().__init__(self.message)
+
+    @property
+    def more(self) -> dict[str, str]:
+        """Consequence and advice, for another error about the same."""
+        return {"consequence": self.consequence, "advice": self.advice}
+
+    @property
+    def for_command(self) -> str:
+        """The message of a command, which does not do what the operator does."""
+        return joined(self.what, self.advice)
+
+
+def joined(*parts: str) -> str:
+    """The parts as sentences; one in lower case goes on with the sentence before it."""
+    text = ""
+    for part in filter(None, parts):
+        stop = ("; " if part[0].islower() else ". ") if text else ""
+        text = f"{text.removesuffix('.') if stop else text}{stop}{part}"
+    return text
 
 
 class RetryLater(TidegateError):
@@ -48,8 +67,8 @@ class Unreachable(RetryLater):
 class Conflict(RetryLater):
     """A compare-and-set lost against another writer; nothing was written."""
 
-    def __init__(self, message: str, reason: Reason = Reason.CONFLICT) -> None:
-        super().__init__(reason, message)
+    def __init__(self, what: str, reason: Reason = Reason.CONFLICT, **more: str) -> None:
+        super().__init__(reason, what, **more)
 
 
 class LeaseLost(RetryLater):
@@ -66,8 +85,8 @@ class LeaseLost(RetryLater):
 class OutcomeUnknown(RetryLater):
     """The connection broke while a write was under way; it may or may not have happened."""
 
-    def __init__(self, message: str, reason: Reason = Reason.OUTCOME_UNKNOWN) -> None:
-        super().__init__(reason, message)
+    def __init__(self, what: str, reason: Reason = Reason.OUTCOME_UNKNOWN, **more: str) -> None:
+        super().__init__(reason, what, **more)
 
 
 class ServerFault(OutcomeUnknown):
@@ -90,11 +109,12 @@ class InvalidResource(UserActionRequired):
 
     def __init__(
         self,
-        message: str,
+        what: str,
         reason: Reason = Reason.INVALID_SPEC,
         problems: tuple[tuple[str, str], ...] = (),
+        **more: str,
     ) -> None:
-        super().__init__(reason, message)
+        super().__init__(reason, what, **more)
         self.problems = problems
 
 
@@ -105,15 +125,15 @@ class NotFound(UserActionRequired):
 class Unauthorized(UserActionRequired):
     """The identity that Tidegate presented was refused."""
 
-    def __init__(self, message: str, reason: Reason = Reason.NOT_AUTHORIZED) -> None:
-        super().__init__(reason, message)
+    def __init__(self, what: str, reason: Reason = Reason.NOT_AUTHORIZED, **more: str) -> None:
+        super().__init__(reason, what, **more)
 
 
 class ForeignContent(UserActionRequired):
     """A znode holds something that cannot be read safely, so it is not touched."""
 
-    def __init__(self, message: str, reason: Reason = Reason.FOREIGN_CONTENT) -> None:
-        super().__init__(reason, message)
+    def __init__(self, what: str, reason: Reason = Reason.FOREIGN_CONTENT, **more: str) -> None:
+        super().__init__(reason, what, **more)
 
 
 class LedgerElsewhere(ForeignContent):
@@ -122,28 +142,3 @@ class LedgerElsewhere(ForeignContent):
 
 class WriteRefused(UserActionRequired):
     """Writing to this cluster would be wrong as a whole: other cluster, migration, other owner."""
-
-
-_ANOTHER_NAME = (62, 64)  # OpenSSL's codes of a refused certificate: a host's name, an address
-_EXPIRED, _NOT_YET_VALID = 10, 9
-_UNKNOWN_SIGNER = (2, 18, 19, 20, 21)
-
-
-def refused_certificate(error: ssl.SSLCertVerificationError) -> str:
-    """Why the certificate that a server showed was refused, and what to do about it."""
-    match error.verify_code:
-        case code if code in _ANOTHER_NAME:
-            name = error.verify_message.rpartition(" for ")[2].strip("'.")
-            return (
-                f"its certificate is valid, but not for {name}. Use a name that the certificate "
-                f"has, or have {name} added to its subject alternative names"
-            )
-        case code if code in _UNKNOWN_SIGNER:
-            return (
-                "its certificate is signed by none of trustedCertificates (where these are unset: "
-                "by no authority of this machine)"
-            )
-        case code if code in (_EXPIRED, _NOT_YET_VALID):
-            when = "has expired" if code == _EXPIRED else "is not valid yet"
-            return f"its certificate {when}, or the clock of this machine is wrong"
-    return f"its certificate is refused: {error.verify_message}"

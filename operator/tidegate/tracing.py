@@ -145,7 +145,7 @@ def open_tracing(endpoint: str, identity: str) -> Tracing:
         raise UserActionRequired(
             Reason.INVALID_SPEC,
             f"Traces are to be sent to {endpoint}, but OpenTelemetry is not installed "
-            f"({error.name}). Install it with `pip install 'tidegate[tracing]'`, or leave "
+            f"({error.name}). Install the extra tidegate[tracing], or leave "
             "--otlp-endpoint out. Nothing was started.",
         ) from error
     address = f"{endpoint.rstrip('/')}/v1/traces"

@@ -201,5 +201,5 @@ def test_traces_without_their_libraries_are_refused_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(UserActionRequired, match=r"pip install 'tidegate\[tracing\]'"):
+    with pytest.raises(UserActionRequired, match=r"extra tidegate\[tracing\]"):
         open_tracing("http://collector:4318", "a")

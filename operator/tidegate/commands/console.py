@@ -317,8 +317,8 @@ def _libraries() -> Iterator[None]:
     except ImportError as error:
         raise UserActionRequired(
             Reason.INVALID_SPEC,
-            f"The console's libraries are not installed ({error.name}). Install them with "
-            "`pip install 'tidegate[console]'`.",
+            f"The console's libraries are not installed ({error.name}).",
+            advice="Install the extra tidegate[console]; `make setup` in a clone does.",
         ) from error
 
 

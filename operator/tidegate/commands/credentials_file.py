@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import yaml
 from pydantic import ValidationError
 
+from tidegate.causes import file_problem
 from tidegate.errors import UserActionRequired
 from tidegate.observe.connections import QUOTAS_STAY, prometheus_server
 from tidegate.observe.trust import SecretData, Secrets
@@ -275,15 +276,6 @@ def _mounted(folder: Path) -> SecretData:
         }
     except OSError as error:
         raise _unreadable(folder, f"cannot be read ({file_problem(error)})") from error
-
-
-def file_problem(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file cannot be read, without error number and path, which the message has already."""
-    return (
-        error.strerror or "an error of the operating system"
-        if isinstance(error, OSError)
-        else "it is not UTF-8"
-    )
 
 
 def _secret_values(path: Path, secret: Mapping[str, object]) -> SecretData:

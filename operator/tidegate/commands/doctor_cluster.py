@@ -10,6 +10,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import QUOTAS_STAY, Finding, failed, ok, problem, warning
 from tidegate.commands.inputs import PolicySource, opened_cluster
 from tidegate.commands.options import AccessOptions
+from tidegate.commands.output import listed_words
 from tidegate.control.ledger_watch import look_of
 from tidegate.control.report.conditions import sentence
 from tidegate.errors import TidegateError
@@ -127,12 +128,12 @@ def _quota_store(
         )
         return None, frozenset(), error.message
     yield ok(check, f"{asked} {address} {answer} {login}: cluster {facts.cluster_id}.")
-    for reason, words in objections(facts, expected_cluster(source.declared, cluster)):
-        is_at_risk = reason is Reason.LEDGER_AT_RISK
+    for objection in objections(facts, expected_cluster(source.declared, cluster)):
+        is_at_risk = objection.reason is Reason.LEDGER_AT_RISK
         yield problem(
             check,
-            reason,
-            f"{words}.",
+            objection.reason,
+            f"{objection.for_command}.",
             "The operator writes nothing to this cluster.",
             "Set cleanup.policy=compact on the ledger's topic."
             if is_at_risk
@@ -181,7 +182,7 @@ def _changes(store: AdminQuotaStore, cure: str) -> Iterator[Finding]:
         reason, what = Reason.BROKERS_UNREACHABLE, "No controller takes changes of quotas just now."
         cure = "Look at the controllers: kafka-metadata-quorum describe --status says who leads."
     except TidegateError as error:
-        reason, what = error.reason, error.message
+        reason, what = error.reason, error.for_command
     yield problem("kafka", reason, what, "Quotas can be read and not written.", cure)
 
 
@@ -244,7 +245,7 @@ def _brokers(
             yield problem(
                 "kafka",
                 Reason.WRONG_CLUSTER,
-                f"{other}.",
+                f"{other.for_command}.",
                 "Leaders of one cluster would scale quotas of another.",
                 "Correct spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect.",
             )
@@ -253,9 +254,7 @@ def _brokers(
         yield warning(
             "topics",
             Reason.TOPIC_NOT_FOUND,
-            f"The cluster has no topic {', '.join(missing[:5])}"
-            f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}, or hides it from this "
-            "login.",
+            f"The cluster has no topic {listed_words(missing)}, or hides it from this login.",
             "Contracts per partition count no partition of it.",
             "Correct spec.members[].topics, or grant Describe on the topic.",
         )

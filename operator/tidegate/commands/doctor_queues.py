@@ -16,7 +16,6 @@ from tidegate.commands.doctor_cluster import login_words
 from tidegate.commands.findings import Finding, ok, problem, unknown, warning
 from tidegate.commands.inputs import PolicySource, named_brokers
 from tidegate.commands.options import AccessOptions
-from tidegate.commands.words import own_words
 from tidegate.control.queues.forwarders import NOTHING_STARTS, require_login
 from tidegate.control.report.conditions import listed
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
@@ -60,7 +59,7 @@ def examine_queues(
     except NotFound:  # the CRD is not installed, so there is no queue
         return
     except TidegateError as error:
-        yield unknown(_CHECK, f"Not examined: {own_words(error.message)}")
+        yield unknown(_CHECK, f"Not examined: {error.for_command}")
         return
     ours = [raw for raw in raws if policy_name_of(raw) == policy_key]
     if ours and not brokers:
@@ -87,7 +86,7 @@ def _listed(kubernetes: Kubernetes, policy_key: str) -> Sequence[JsonObject]:
 
 
 def _problem(key: str, error: TidegateError, to_do: str) -> Finding:
-    what = f"Queue {key}: {own_words(error.message).rstrip('.')}."
+    what = f"Queue {key}: {error.for_command.rstrip('.')}."
     return problem(_CHECK, error.reason, what, _MESSAGES_WAIT, to_do)
 
 
@@ -177,7 +176,7 @@ def _login(
     except Unauthorized as error:
         yield unknown(
             _CHECK,
-            f"Queue {key}: the forwarders' login is not examined. {own_words(error.message)}",
+            f"Queue {key}: the forwarders' login is not examined. {error.for_command}",
         )
         return None
     except TidegateError as error:

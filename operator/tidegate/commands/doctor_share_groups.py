@@ -14,7 +14,6 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import Finding, unknown, warning
 from tidegate.commands.inputs import PolicySource, metrics_of, opened_cluster
 from tidegate.commands.options import AccessOptions
-from tidegate.commands.words import own_words
 from tidegate.errors import TidegateError
 from tidegate_logic.contracts.share_groups import groups_of
 from tidegate_logic.model import (
@@ -57,7 +56,7 @@ def examine_share_groups(
             groups = cluster.share_groups.read() if cluster.share_groups is not None else ()
             quotas = cluster.store.read(_asked(source.declared.entities)) if groups else {}
     except TidegateError as error:
-        yield unknown(_CHECK, f"Not examined: {own_words(error.message)}")
+        yield unknown(_CHECK, f"Not examined: {error.for_command}")
         return
     if not groups:
         return

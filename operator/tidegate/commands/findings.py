@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.commands.output import Document, Page
-from tidegate.commands.words import cause_and_advice, own_words
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, joined
 from tidegate.prometheus.nics import FUTURE_SECONDS
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import counted
@@ -78,10 +77,9 @@ def failed(
 
     Where the error has advice of its own, that is what to do, and not said twice.
     """
-    cause, advice = cause_and_advice(own_words(error.message))
-    is_clear = len(advice.split()) > _WORDS_OF_A_REMINDER
-    what = f"{cause} {asked}".rstrip()
-    return problem(check, error.reason, what, so_what, advice if is_clear else to_do)
+    is_clear = len(error.advice.split()) > _WORDS_OF_A_REMINDER
+    what = joined(error.what, asked)
+    return problem(check, error.reason, what, so_what, error.advice if is_clear else to_do)
 
 
 def clock_finding(

@@ -172,8 +172,8 @@ def forward(
     except ImportError as error:
         raise NotFound(
             Reason.INVALID_SPEC,
-            f"The forwarder's library is not installed ({error.name}). Install it with "
-            "`pip install 'tidegate[forwarder]'`.",
+            f"The forwarder's library is not installed ({error.name}).",
+            advice="Install the extra tidegate[forwarder]; `make setup` in a clone does.",
         ) from error
     from tidegate.metrics import set_up_logging
 

@@ -32,7 +32,6 @@ from tidegate.commands.inputs import (
 )
 from tidegate.commands.options import CommandOptions
 from tidegate.commands.output import Page
-from tidegate.commands.words import own_words
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
 from tidegate_logic.quota_values import enforced_rate, number_of
@@ -243,7 +242,7 @@ def _stored(around: CommandContext, asked: CommandOptions, *, with_brokers: bool
             try:
                 brokers = cluster.topology.read(()).brokers
             except TidegateError as error:
-                unread = own_words(error.message)
+                unread = error.for_command
     known = frozenset(source.declared.entities)
     return Existing(source.declared.policy.key, stored, known, source, brokers, unread)
 

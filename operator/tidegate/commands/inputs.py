@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,7 +21,7 @@ import yaml
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.options import AccessOptions, PolicyOptions
-from tidegate.errors import InvalidResource, NotFound, TidegateError, Unauthorized
+from tidegate.errors import InvalidResource, NotFound, TidegateError, Unauthorized, joined
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -152,8 +153,8 @@ def _bounded(name: str, text: str) -> str:
     """The text. Raises InvalidResource for more than anybody writes by hand."""
     if len(text) > _MOST_READ:
         raise InvalidResource(
-            f"{name} is larger than 1 MiB, the most that is read; nothing was done. Give only the "
-            "files with the policy and its tiers."
+            f"{name} is larger than 1 MiB, the most that is read; nothing was done.",
+            advice="Give only the files with the policy and its tiers.",
         )
     return text
 
@@ -171,7 +172,7 @@ def _paths(source: Path) -> list[Path]:
 
 
 def _text_of(path: Path) -> str:
-    from tidegate.commands.credentials_file import file_problem
+    from tidegate.causes import file_problem
 
     try:
         with path.open(encoding="utf-8") as file:
@@ -340,9 +341,8 @@ class PolicySource:
                 {"metadata": {"namespace": namespace, "name": name, "uid": policy.uid}},
             )
         except TidegateError as error:
-            return None, (
-                Note(error.reason, f"Recommended contracts are not known here: {error.message}"),
-            )
+            words = f"Recommended contracts are not known here: {error.for_command}"
+            return None, (Note(error.reason, words),)
         if problem is not None:
             words = f"The result of the rollup Jobs is not used: {problem}"
             return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, words),)
@@ -359,7 +359,8 @@ class PolicySource:
             raise NotFound(
                 Reason.SECRET_UNREADABLE,
                 f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, which "
-                f"cannot be read without Kubernetes. Give them with {option}.",
+                "cannot be read without Kubernetes.",
+                advice=f"Give them with {option}.",
             )
         if self.kubernetes is None:
             return Secrets(namespace)
@@ -367,7 +368,7 @@ class PolicySource:
             return read_secrets(self.kubernetes, namespace, names, bounds=self.bounds)
         except TidegateError as error:
             advice = f"If you may not read this Secret, give the credentials with {option}."
-            raise NotFound(error.reason, f"{error.message} {advice}") from error
+            raise NotFound(error.reason, error.what, advice=joined(error.advice, advice)) from error
 
 
 def find_policy(
@@ -486,8 +487,9 @@ def _opened_kubernetes(
         if not may_be_in_files:
             raise
         raise Unauthorized(
-            f"{error.message} Or read the policy and its tiers with -f FILE, which needs no "
-            "Kubernetes."
+            error.what,
+            advice=f"{error.advice} Or read the policy and its tiers with -f FILE, which needs no "
+            "Kubernetes.",
         ) from error
 
 
@@ -556,7 +558,8 @@ def _chosen(
         )
     if len(found) > 1:
         raise InvalidResource(
-            f"There are several policies {where} ({known}). Name one as NAMESPACE/NAME."
+            f"There are several policies {where} ({known}).",
+            advice="Name one as NAMESPACE/NAME.",
         )
     return found[0]
 
@@ -691,13 +694,12 @@ def observed(
     around: CommandContext, source: PolicySource, cluster: KafkaCluster
 ) -> ObservationResult:
     """The operator's own observation, made now. Brokers are asked for their settings, too."""
-    from tidegate.commands.words import in_own_words
     from tidegate.control.ledger_watch import look_of
     from tidegate.observe.broker_settings import BrokerSettings
     from tidegate.observe.observation import Observer
 
     settings = BrokerSettings(settle_seconds=0.0, beside=False)
-    observer = Observer(settings)
+    observer = Observer(settings, attrgetter("for_command"))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(
         source.declared,
@@ -707,11 +709,7 @@ def observed(
         ledger=look_of(source.status, source.declared.policy),
     )
     warnings = (*warnings, *_unseen_kafka_users(source.declared), *_cordoned(settings.known))
-    return replace(
-        seen,
-        observation=in_own_words(seen.observation),
-        warnings=(*seen.warnings, *warnings),
-    )
+    return replace(seen, warnings=(*seen.warnings, *warnings))
 
 
 def _cordoned(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Note]:

@@ -119,8 +119,9 @@ def _answer(
             kubernetes.annotate(ref, LOST_LEDGER, value)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Your own login needs the right to patch "
-                f"brokerbandwidthpolicies. Somebody who has it may run: {command}"
+                error.what,
+                advice="Your own login needs the right to patch brokerbandwidthpolicies. "
+                f"Somebody who has it may run: {command}",
             ) from error
 
     def show(page: Page) -> None:

@@ -108,6 +108,15 @@ class Sheet:
         return table
 
 
+_LISTED = 5
+
+
+def listed_words(names: Sequence[str]) -> str:
+    """The names; of more than five the first ones, and how many more there are."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{', '.join(names[:_LISTED])}{more}"
+
+
 Document = Mapping[str, object]
 
 

@@ -159,7 +159,7 @@ def _looked_up(around: CommandContext, named: PolicyOptions, *, is_dry: bool) ->
         if not is_dry:
             raise
         raise InvalidResource(
-            f"{error.message} To print the object without a cluster, name the policy, and give "
+            f"{error.for_command} To print the object without a cluster, name the policy, and give "
             "--form with rates."
         ) from error
 
@@ -181,8 +181,9 @@ def _create(
             kubernetes.create(QUOTA_OVERRIDES, manifest)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Your own login needs the right to create "
-                "quotaoverrides. Print it for somebody who has it: --dry-run=client -o yaml"
+                error.what,
+                advice="Your own login needs the right to create quotaoverrides. Print it for "
+                "somebody who has it: --dry-run=client -o yaml",
             ) from error
 
     def show(page: Page) -> None:

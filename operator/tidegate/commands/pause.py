@@ -154,8 +154,9 @@ class _Change:
             self.policy = self.kubernetes.annotate(ref, name, value)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Your own login needs the right to patch "
-                f"brokerbandwidthpolicies. Somebody who has it may run: {self.command}"
+                error.what,
+                advice="Your own login needs the right to patch brokerbandwidthpolicies. "
+                f"Somebody who has it may run: {self.command}",
             ) from error
 
     def publish(self, output: OutputFormat, what: str, next_step: str) -> None:

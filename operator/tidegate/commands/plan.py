@@ -13,13 +13,21 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, find_policy, observed, opened_cluster
 from tidegate.commands.options import AccessOptions, CommandOptions
-from tidegate.commands.output import Column, Document, ExitCode, OutputFormat, Page, Sheet, publish
+from tidegate.commands.output import (
+    Column,
+    Document,
+    ExitCode,
+    OutputFormat,
+    Page,
+    Sheet,
+    listed_words,
+    publish,
+)
 from tidegate.commands.reassignments import (
     decided_now,
     planned_replication_document,
     show_planned_replication,
 )
-from tidegate.commands.words import listed_words
 from tidegate.errors import TidegateError
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
@@ -242,7 +250,7 @@ def _show_remarks(page: Page, decision: Decision) -> None:
     remarks += override_remarks(decision.overridden)
     remarks += advice_remarks(decision.advice)
     if remarks:
-        page.heading("Worth knowing")
+        page.heading("Notes")
     for remark in remarks:
         page.say(f"- {remark}")
 

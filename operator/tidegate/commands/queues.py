@@ -184,8 +184,9 @@ def _read(kubernetes: Kubernetes, asked: PolicyOptions) -> list[_Queue]:
         ) from error
     except Unauthorized as error:
         raise Unauthorized(
-            f"{error.message} Your own login needs the right to list "
-            "delayqueues; --namespace needs it in one namespace only."
+            error.what,
+            advice="Your own login needs the right to list delayqueues; --namespace needs it in "
+            "one namespace only.",
         ) from error
     wanted = [raw for raw in listing if _is_named(raw, asked.name)]
     if asked.name is not None:

@@ -21,7 +21,6 @@ from tidegate.commands.restore_throttles import (
     throttle_sheet,
     throttle_warning,
 )
-from tidegate.commands.words import own_words
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.claim import wrong_cluster
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
@@ -250,7 +249,7 @@ class RestoreRun:
         if self.fruitless >= FRUITLESS_ROUNDS:
             raise error
         pause = FIRST_RETRY_SECONDS * 2 ** (self.fruitless - 1)
-        self.page.say(f"{own_words(error.message)} Trying again in {pause:.0f} s.")
+        self.page.say(f"{error.for_command} Trying again in {pause:.0f} s.")
         self.wait_seconds(pause)
 
 
@@ -650,7 +649,7 @@ def _release_claim(run: RestoreRun, policy_key: str) -> None:
             run.restoration.store.release_claim(policy_key)
             return
         except Conflict as error:
-            run.page.say(f"{own_words(error.message)} Trying again in {ROUND_SECONDS:.0f} s.")
+            run.page.say(f"{error.for_command} Trying again in {ROUND_SECONDS:.0f} s.")
         run.wait_seconds(ROUND_SECONDS)
         run.to_the_end()
 

@@ -16,7 +16,6 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import opened_replication
 from tidegate.commands.options import AccessOptions
 from tidegate.commands.output import Column, Document, Page, Sheet
-from tidegate.commands.words import own_words
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.throttle_record import policy_key_of, record_of, record_to_bytes
@@ -98,7 +97,7 @@ class ThrottleRestoration:
             self.source.read(with_recovery=False)  # it asks for the brokers' addresses
             return self.source.configs(frozenset(record))
         except TidegateError as error:
-            self.problem = own_words(error.message)
+            self.problem = error.for_command
             return {}
 
     def to_the_end(
@@ -110,9 +109,9 @@ class ThrottleRestoration:
             try:
                 self._round(self.source, cluster_id, page)
             except RetryLater as error:
-                page.say(f"{own_words(error.message)} Trying again in {_ROUND_SECONDS:.0f} s.")
+                page.say(f"{error.for_command} Trying again in {_ROUND_SECONDS:.0f} s.")
             except TidegateError as error:  # a right is missing: waiting does not help
-                page.say(own_words(error.message))
+                page.say(error.for_command)
                 return
             if not self.look() or self.now_seconds() >= until:
                 return

@@ -73,8 +73,9 @@ def resync(
             kubernetes.annotate(ref, RESYNC, value)
         except Unauthorized as error:
             raise Unauthorized(
-                f"{error.message} Your own login needs the right to patch "
-                f"brokerbandwidthpolicies. Somebody who has it may run: {command}"
+                error.what,
+                advice="Your own login needs the right to patch brokerbandwidthpolicies. "
+                f"Somebody who has it may run: {command}",
             ) from error
     _answer(around, raw, tiers, value=value, command=command, asked=is_asked, output=output)
 

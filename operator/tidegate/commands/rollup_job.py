@@ -129,10 +129,8 @@ def require_extra() -> None:
         lacking = f"Usage tables need {', '.join(missing)}, which this installation does not have."
         raise NotFound(
             Reason.INVALID_SPEC,
-            (
-                f"{lacking} `pip install 'tidegate[rollup]'` brings them; `make setup` of a clone "
-                f"does, too."
-            ),
+            lacking,
+            advice="Install the extra tidegate[rollup]; `make setup` in a clone does.",
         )
 
 

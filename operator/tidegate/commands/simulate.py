@@ -218,7 +218,7 @@ def show_simulation(page: Page, given: SimulationInput, outcome: Outcome) -> Non
     page.heading("Members with load")
     page.sheet(Sheet(_MEMBERS, [_member_row(one) for one in outcome.members]))
     if outcome.remarks:
-        page.heading("Worth knowing")
+        page.heading("Notes")
         for remark in outcome.remarks:
             page.say(f"- {remark}")
     page.heading(_summary_line(outcome))

@@ -20,6 +20,7 @@ from tidegate.commands.output import (
     OutputFormat,
     Page,
     Sheet,
+    listed_words,
     publish,
 )
 from tidegate.commands.plan import entity_document
@@ -32,7 +33,6 @@ from tidegate.commands.top_rows import (
     opened_viewer,
     rate_rows,
 )
-from tidegate.commands.words import listed_words, own_words
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.view.load import NicNow, state_words
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport
@@ -379,9 +379,7 @@ def _newest(around: CommandContext, asked: CommandOptions, known: PolicySource) 
     try:
         return find_policy(around, asked.policy)
     except TidegateError as error:
-        Page(around.err).warn(
-            f"{own_words(error.message)} The policy is taken as it was known before."
-        )
+        Page(around.err).warn(f"{error.for_command} The policy is taken as it was known before.")
         return known
 
 

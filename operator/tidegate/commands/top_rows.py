@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, metrics_of, opened_cluster
 from tidegate.commands.options import AccessOptions
-from tidegate.commands.words import in_own_words, readings_in_own_words
 from tidegate.errors import TidegateError
 from tidegate.view.load import ClientNow, LevelWords, Load, NicNow, level_words
 from tidegate_logic.contracts.desired import MemberReport
@@ -85,7 +85,9 @@ class Viewer:
         self._around = around
         self._cluster = cluster
         self._reader = reader
-        self._observer = Observer(BrokerSettings(settle_seconds=0.0, beside=False))
+        self._observer = Observer(
+            BrokerSettings(settle_seconds=0.0, beside=False), attrgetter("for_command")
+        )
         self._pressures: Mapping[int, Pressure] = {}
 
     def read(self, source: PolicySource) -> View:
@@ -101,12 +103,8 @@ class Viewer:
             usage=usage,
             ledger=look_of(source.status, source.declared.policy),
         )
-        observation = in_own_words(seen.observation)
-        decision, _ = decide(observation, Memory())
-        readings = self._read(observation)
-        if readings is not None:
-            readings = readings_in_own_words(readings)
-        observation = replace(observation, readings=readings)
+        decision, _ = decide(seen.observation, Memory())
+        observation = replace(seen.observation, readings=self._read(seen.observation))
         load = Load(observation, source.status, self._pressures)
         self._pressures = {one.broker: one.pressure for one in load.watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None
@@ -127,7 +125,7 @@ class Viewer:
         try:
             return self._reader.read(observation.topology.brokers)
         except TidegateError as error:
-            problem = ReadingProblem(error.reason, error.message)
+            problem = ReadingProblem(error.reason, error.for_command)
             return Readings(observation.now_seconds, 0.0, problems=(problem,))
 
 

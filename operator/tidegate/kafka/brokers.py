@@ -7,7 +7,6 @@ cluster. One connection is kept, and opened again when it breaks. The request ne
 import contextlib
 import select
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -16,14 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tidegate.errors import (
-    Incomplete,
-    InvalidResource,
-    TidegateError,
-    Unauthorized,
-    Unreachable,
-    refused_certificate,
-)
+from tidegate.causes import cause_of, tried_words
+from tidegate.errors import Incomplete, InvalidResource, TidegateError, Unauthorized, Unreachable
 from tidegate.kafka.protocol import (
     AbstractTokenProvider,
     ShareGroupDescribeRequest,
@@ -36,7 +29,7 @@ from tidegate.kafka.protocol import (
     sasl,
     sasl_mechanism,
 )
-from tidegate.kafka.settings import KafkaConnection, SaslLogin, Token, TokenLogin
+from tidegate.kafka.settings import QUOTAS_STAY, KafkaConnection, SaslLogin, Token, TokenLogin
 from tidegate.kafka.tokens import claims_of
 from tidegate_logic.model import InSync, TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
@@ -65,10 +58,8 @@ def topology_of(answer: Any, *, read_at_seconds: float, with_in_sync: bool = Fal
     if not brokers:
         raise Incomplete(
             Reason.TOPOLOGY_INCOMPLETE,
-            (
-                "A broker answered but named no brokers; it has just started. The next pass asks "
-                "again."
-            ),
+            "A broker answered but named no brokers; it has just started.",
+            consequence="The next pass asks again.",
         )
     topics = {topic.name: _leaders(topic, brokers) for topic in answer.topics if _exists(topic)}
     if with_in_sync:
@@ -94,16 +85,14 @@ def _exists(topic: Any) -> bool:
     code = topic.error_code
     if code == _NOT_AUTHORIZED:
         raise Unauthorized(
-            f"The brokers do not let Tidegate describe topic {topic.name}. Grant its user "
-            f"Describe on the topic."
+            f"The brokers do not let Tidegate describe topic {topic.name}.",
+            advice="Grant its user Describe on the topic.",
         )
     if code != _NONE and code not in _ABSENT:
         raise Incomplete(
             Reason.TOPOLOGY_INCOMPLETE,
-            (
-                f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}. "
-                "Quotas stay as they are until they are."
-            ),
+            f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}.",
+            consequence="Quotas stay as they are until they are.",
         )
     return bool(code == _NONE)
 
@@ -116,8 +105,8 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
             raise Incomplete(
                 Reason.TOPOLOGY_INCOMPLETE,
                 f"The leader of topic {topic.name}, partition {partition.partition_index} is not "
-                f"known: {for_code(partition.error_code).__name__}. Quotas stay as they are until "
-                "it is.",
+                f"known: {for_code(partition.error_code).__name__}.",
+                consequence="Quotas stay as they are until it is.",
             )
         if partition.leader_id in brokers:
             leaders[partition.leader_id] += 1
@@ -319,10 +308,8 @@ class BrokerConnection:
             if answer.error_code:
                 if isinstance(login, TokenLogin):
                     login.tokens.forget()
-                raise Unauthorized(
-                    f"Broker {self.address} refused the login "
-                    f"{_refusal(login, token, answer.error_message)}"
-                )
+                why, fix = _refusal(login, token, answer.error_message)
+                raise Unauthorized(f"Broker {self.address} refused the login {why}.", advice=fix)
             mechanism.receive(answer.auth_bytes)
         lasts_seconds = 0.0 if answer is None else answer.session_lifetime_ms / 1000
         self._login_until_seconds = (
@@ -354,13 +341,13 @@ def _proof(login: SaslLogin | TokenLogin, token: Token | None) -> dict[str, Any]
     return {"sasl_oauth_token_provider": _Given(value, login.extensions)}
 
 
-def _refusal(login: SaslLogin | TokenLogin, token: Token | None, said: str | None) -> str:
-    """Whose login was refused, why, and what to do."""
+def _refusal(
+    login: SaslLogin | TokenLogin, token: Token | None, said: str | None
+) -> tuple[str, str]:
+    """Whose login was refused and why, and what to do."""
     if isinstance(login, SaslLogin):
-        return (
-            f"as {login.username} by {login.mechanism.value}: {said}. Correct the user name and "
-            "password for the brokers."
-        )
+        why = f"as {login.username} by {login.mechanism.value}: {said}"
+        return why, "Correct the user name and password for the brokers."
     claims = claims_of("" if token is None else token.value)
     shown = ", ".join(
         f"{name} {str(claims[name])[:100]}" for name in ("iss", "aud") if name in claims
@@ -370,7 +357,7 @@ def _refusal(login: SaslLogin | TokenLogin, token: Token | None, said: str | Non
         if shown
         else "Check that the brokers accept this identity, and the clocks."
     )
-    return f"of {login.identity} by {login.mechanism.value}: {said}. {fix}"
+    return f"of {login.identity} by {login.mechanism.value}: {said}", fix
 
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
@@ -467,11 +454,7 @@ class KafkaTopology:
                         _metadata_request(topics), share_seconds
                     )
                 except OSError as error:
-                    tried[":".join(map(str, self._servers[0]))] = (
-                        refused_certificate(error)
-                        if isinstance(error, ssl.SSLCertVerificationError)
-                        else str(error)
-                    )
+                    tried[":".join(map(str, self._servers[0]))] = cause_of(error)
                     self._hang_up()
                     if not was_kept:
                         self._servers = [*self._servers[1:], self._servers[0]]
@@ -517,12 +500,11 @@ class KafkaTopology:
 
 def no_answer(settings: KafkaConnection, tried: Mapping[str, str]) -> Unreachable:
     """The error when no broker answered; `tried` has each server with what went wrong there."""
-    attempts = "; ".join(f"{server}: {error}" for server, error in tried.items())
     return Unreachable(
         Reason.BROKERS_UNREACHABLE,
-        f"No broker at {','.join(settings.bootstrap_servers)} answered within "
-        f"{settings.request_timeout_seconds:g} s ({attempts}). Every quota stays as it "
-        "is. Check bootstrapServers, the network policy, and whether this listener wants TLS "
+        f"No broker answered{tried_words(tried, settings.request_timeout_seconds)}.",
+        consequence=QUOTAS_STAY,
+        advice="Check bootstrapServers, the network policy, and whether this listener wants TLS "
         "or a login.",
     )
 
@@ -539,7 +521,7 @@ def host_and_port(server: str) -> tuple[str, int]:
     host, separator, port = server.strip().rpartition(":")
     if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidResource(
-            f"The bootstrap server {server!r} cannot be read. Write it as host:port, for example "
-            f"kafka-1:9092."
+            f"The bootstrap server {server!r} cannot be read.",
+            advice="Write it as host:port, for example kafka-1:9092.",
         )
     return host.strip("[]"), int(port)

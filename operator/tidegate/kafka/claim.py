@@ -148,9 +148,9 @@ def require_writable(
     if facts.cluster_id != expected_cluster_id:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
-            f"{wrong_cluster(address, facts.cluster_id, expected_cluster_id)}. Nothing is "
-            "written. Correct the address, or the policy's clusterId if the cluster was "
-            "rebuilt on purpose.",
+            f"{wrong_cluster(address, facts.cluster_id, expected_cluster_id)}. Nothing is written.",
+            advice="Correct the address, or the policy's clusterId if the cluster was rebuilt on "
+            "purpose.",
         )
     if facts.migration_running:
         raise WriteRefused(
@@ -161,7 +161,8 @@ def require_writable(
     if facts.controller_version is None:
         raise RetryLater(
             Reason.CONTROLLER_ABSENT,
-            f"{no_controller(address)}. Nothing is written; the next pass tries again.",
+            f"{no_controller(address)}. Nothing is written.",
+            consequence="the next pass tries again.",
         )
     if facts.claim is not None:
         others = sorted(set(policy_keys) - {facts.claim.policy_key})

@@ -103,7 +103,8 @@ class QueueTopics:
         if not answer.brokers:
             raise Incomplete(
                 Reason.TOPOLOGY_INCOMPLETE,
-                "A broker answered but named no brokers; it has just started. It is asked again.",
+                "A broker answered but named no brokers; it has just started.",
+                consequence="It is asked again.",
             )
         addresses = {one.node_id: (one.host, one.port) for one in answer.brokers}
         topics: dict[str, TopicPlace] = {}

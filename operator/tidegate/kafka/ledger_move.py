@@ -121,8 +121,8 @@ class LedgerMove:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
                 f"{wrong_cluster(brokers.address, now.cluster_id, found.cluster_id)} as ZooKeeper "
-                f"{self._tree.address} says. The ledger stays where it is. Correct "
-                "spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect.",
+                f"{self._tree.address} says. The ledger stays where it is.",
+                advice="Correct spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect.",
             )
         claim = found.claim or next_claim(None, wanted, "")
         if not claim.is_of(wanted.policy_key, wanted.policy_uid):

@@ -158,7 +158,9 @@ def lost_is_unreachable() -> Iterator[None]:
         yield
     except Lost as error:
         raise Unreachable(
-            Reason.BROKERS_UNREACHABLE, f"The brokers gave no answer: {error}. They are asked again"
+            Reason.BROKERS_UNREACHABLE,
+            f"The brokers gave no answer: {error}",
+            consequence="They are asked again",
         ) from error
 
 
@@ -171,7 +173,8 @@ def _of_control(names: QueueNames) -> Iterator[None]:
     except Fenced as error:
         raise Unreachable(
             Reason.BROKERS_UNREACHABLE,
-            f"Another process writes to {names.control_topic}: {error}. It is tried again",
+            f"Another process writes to {names.control_topic}: {error}",
+            consequence="It is tried again",
         ) from error
     except Unauthorized as error:
         raise _unauthorized(f"use the topic {names.control_topic}", names.prefix) from error
@@ -188,7 +191,8 @@ def _of_control(names: QueueNames) -> Iterator[None]:
 
 def _unauthorized(what: str, prefix: str) -> Unauthorized:
     return Unauthorized(
-        f"The brokers did not let Tidegate {what}. Grant the policy's user {rights_needed(prefix)}"
+        f"The brokers did not let Tidegate {what}.",
+        advice=f"Grant the policy's user {rights_needed(prefix)}",
     )
 
 
@@ -207,5 +211,7 @@ def require(code: int, what: str, prefix: str, message: str | None = None) -> No
     if is_refusal(code):
         raise UserActionRequired(Reason.INVALID_SPEC, f"The brokers refused to {what}: {why}")
     raise Unreachable(
-        Reason.BROKERS_UNREACHABLE, f"The brokers did not {what}: {why}. It is tried again"
+        Reason.BROKERS_UNREACHABLE,
+        f"The brokers did not {what}: {why}",
+        consequence="It is tried again",
     )

@@ -192,8 +192,8 @@ class KafkaReplication:
         if not answer.brokers:
             raise Incomplete(
                 Reason.TOPOLOGY_INCOMPLETE,
-                "A broker answered but named no brokers; it has just started. The next pass asks "
-                "again.",
+                "A broker answered but named no brokers; it has just started.",
+                consequence="The next pass asks again.",
             )
         self._addresses = {one.node_id: (one.host, one.port) for one in answer.brokers}
         return answer
@@ -213,7 +213,8 @@ class KafkaReplication:
                 lost = error
         raise Incomplete(
             Reason.BROKERS_UNREACHABLE,
-            f"The controller did not list reassignments ({lost}); the next pass asks again.",
+            f"The controller did not list reassignments ({lost}).",
+            consequence="the next pass asks again.",
         ) from lost
 
     def _reassignments(self, answer: Any) -> dict[tuple[str, int], Any]:
@@ -222,8 +223,8 @@ class KafkaReplication:
         if address is None:
             raise Incomplete(
                 Reason.CONTROLLER_ABSENT,
-                "The cluster has no active controller that lists reassignments now; the next pass "
-                "asks again.",
+                "The cluster has no active controller that lists reassignments now.",
+                consequence="the next pass asks again.",
             )
         listed = self._ask_controller(address)
         _require(listed.error_code, "list reassignments")
@@ -452,19 +453,23 @@ def _refusals(answer: Any) -> dict[Resource, str]:
     return refused
 
 
+_THROTTLES_STAY = "Every replication throttle stays as it is"
+
+
 def _require(code: int, what: str) -> None:
     if code in _NOT_AUTHORIZED:
         raise _unauthorized(what, RIGHTS)
     if code != _NONE:
         raise Incomplete(
             Reason.BROKERS_UNREACHABLE,
-            f"The brokers did not {what}: {for_code(code).__name__}. Every replication throttle "
-            "stays as it is; the next pass asks again.",
+            f"The brokers did not {what}: {for_code(code).__name__}.",
+            consequence=f"{_THROTTLES_STAY}; the next pass asks again.",
         )
 
 
 def _unauthorized(what: str, rights: str) -> Unauthorized:
     return Unauthorized(
-        f"The brokers do not let Tidegate {what}. For spec.replication grant its user {rights}. "
-        "Every replication throttle stays as it is."
+        f"The brokers do not let Tidegate {what}.",
+        consequence=f"{_THROTTLES_STAY}.",
+        advice=f"For spec.replication grant its user {rights}.",
     )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+QUOTAS_STAY = "Every quota stays as it is."
+
 
 class SaslMechanism(StrEnum):
     """The login mechanisms: DIGEST-MD5 is ZooKeeper's, the others are the brokers'."""
@@ -101,7 +103,7 @@ class ZooKeeperConnection:
     session_timeout_seconds: float = 12.0
     start_timeout_seconds: float = 10.0
     request_timeout_seconds: float = 10.0
-    meanwhile: str = "Every quota stays as it is."
+    meanwhile: str = QUOTAS_STAY
 
 
 @dataclass(frozen=True, slots=True)

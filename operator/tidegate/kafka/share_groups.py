@@ -100,6 +100,6 @@ def _require(code: int, what: str) -> None:
 def _unknown(why: str) -> Unreachable:
     return Unreachable(
         Reason.BROKERS_UNREACHABLE,
-        f"The share groups are not known ({why}). Every quota stays as it is; they are asked for "
-        "again.",
+        f"The share groups are not known ({why}).",
+        consequence="Every quota stays as it is; they are asked for again.",
     )

@@ -7,7 +7,6 @@ A token comes from a token endpoint (client credentials), or is read where somet
 import base64
 import binascii
 import json
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,17 +17,16 @@ from urllib.parse import quote_plus
 
 import structlog
 import urllib3
-from urllib3.exceptions import HTTPError, NewConnectionError
-from urllib3.exceptions import TimeoutError as HttpTimeoutError
+from urllib3.exceptions import HTTPError
 
 from tidegate import __version__
-from tidegate.errors import TidegateError, Unauthorized, Unreachable, refused_certificate
-from tidegate.kafka.settings import TlsFiles, Token
+from tidegate.causes import cause_of
+from tidegate.errors import TidegateError, Unauthorized, Unreachable
+from tidegate.kafka.settings import QUOTAS_STAY, TlsFiles, Token
 from tidegate_logic.reasons import Reason
 
 log = structlog.get_logger(__name__)
 
-MEANWHILE = "Every quota stays as it is."
 _RENEWED_AFTER = 0.8  # of a token's life; connections log in again after 0.85 of theirs
 _LEAST_LEFT_SECONDS = 5.0  # of a token that is still used when no other can be had
 _PAUSE_SECONDS = 2.0  # between two tries that fail
@@ -184,7 +182,7 @@ class Endpoint:
                     return Answer(answer.status, _body(answer, until_seconds))
         except (OSError, HTTPError) as error:
             raise self.unreachable(
-                _why(error), f"Check its address, {self.authorities} and the network policy."
+                cause_of(error), f"Check its address, {self.authorities} and the network policy."
             ) from None
 
     def refusal(self, answer: Answer, who: str, why: str) -> TidegateError:
@@ -192,9 +190,10 @@ class Endpoint:
         where = f"{self.what[0].upper()}{self.what[1:]} {self.url}"
         if answer.status in (400, 401, 403):
             return Unauthorized(
-                f"{where} refused {who} ({answer.status}, {why}). {MEANWHILE} Correct the "
-                "client's id, secret, scope and audience in the policy's authentication and its "
-                "Secret."
+                f"{where} refused {who} ({answer.status}, {why}).",
+                consequence=QUOTAS_STAY,
+                advice="Correct the client's id, secret, scope and audience in the policy's "
+                "authentication and its Secret.",
             )
         return self.unreachable(f"it answered with status {answer.status}", "Check its log.")
 
@@ -203,7 +202,9 @@ class Endpoint:
         return Unreachable(
             Reason.TOKEN_UNAVAILABLE,
             f"No token for the login to the brokers: {self.what} {self.url} did not give one "
-            f"({why}). {MEANWHILE} {fix}",
+            f"({why}).",
+            consequence=QUOTAS_STAY,
+            advice=fix,
         )
 
 
@@ -213,25 +214,8 @@ def _body(answer: urllib3.BaseHTTPResponse, until_seconds: float) -> bytes:
     while len(body) < _ANSWER_BYTES and (piece := answer.read1(_ANSWER_BYTES)):
         body += piece
         if time.monotonic() > until_seconds:
-            raise TimeoutError
+            raise TimeoutError("no answer in time")
     return body
-
-
-def _why(error: BaseException) -> str:
-    """The innermost of an error's causes, in few words."""
-    inner: object = error
-    while isinstance(inner, BaseException):
-        error = inner
-        inner = getattr(error, "reason", None) or next(
-            (part for part in error.args if isinstance(part, BaseException)), None
-        )
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return refused_certificate(error)
-    if isinstance(error, NewConnectionError):
-        return str(error).rsplit("): ", 1)[-1][:200]
-    if isinstance(error, TimeoutError | HttpTimeoutError):
-        return f"no answer within {_ANSWER_SECONDS:g} s"
-    return (getattr(error, "strerror", None) or type(error).__name__)[:200]
 
 
 # --- given, by a Secret or a file -----------------------------------------------------------------
@@ -252,14 +236,17 @@ class GivenToken:
         """The token. Raises Unreachable where it has expired or the file cannot be read."""
         value = self.text if self.file is None else read_token_file(self.file, self.called)
         if not value:
-            raise Unreachable(Reason.TOKEN_UNAVAILABLE, f"{self.called} is empty. {MEANWHILE}")
+            raise Unreachable(
+                Reason.TOKEN_UNAVAILABLE, f"{self.called} is empty.", consequence=QUOTAS_STAY
+            )
         require_sendable(value, f"{self.called} has")
         now, expires = time.time(), expiry_of(value)
         if expires is not None and expires <= now:
             raise Unreachable(
                 Reason.TOKEN_UNAVAILABLE,
-                f"{self.called} expired {now - expires:.0f} s ago. {MEANWHILE} Let what writes it "
-                "renew it sooner, and check this machine's clock.",
+                f"{self.called} expired {now - expires:.0f} s ago.",
+                consequence=QUOTAS_STAY,
+                advice="Let what writes it renew it sooner, and check this machine's clock.",
             )
         # read again soon: a token may be replaced long before it expires
         return Token(value, min(expires or now + _ASSUMED_LIFE_SECONDS, now + 60.0))
@@ -273,9 +260,11 @@ def read_token_file(path: Path, called: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
         raise Unreachable(
             Reason.TOKEN_UNAVAILABLE,
-            f"{called} cannot be read at {path}: {why}. {MEANWHILE} Mount it with the chart's "
-            "operator.tokens; on your own machine, give --client-credentials-file with the key "
-            "token, or with accessKeyId and secretAccessKey for AWS.",
+            f"{called} cannot be read at {path}: {why}.",
+            consequence=QUOTAS_STAY,
+            advice="Mount it with the chart's operator.tokens; on your own machine, give "
+            "--client-credentials-file with the key token, or with accessKeyId and "
+            "secretAccessKey for AWS.",
         ) from None
 
 
@@ -283,7 +272,7 @@ def require_sendable(token: str, where: str) -> None:
     """Raise Unauthorized for a token with characters that end a message of OAUTHBEARER."""
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise Unauthorized(
-            f"{where} an access token with characters that no token has. {MEANWHILE}"
+            f"{where} an access token with characters that no token has.", consequence=QUOTAS_STAY
         )
 
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -21,9 +22,11 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
+from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
 from tidegate import __version__
+from tidegate.causes import cause_of, innermost
 from tidegate.errors import (
     Conflict,
     Incomplete,
@@ -86,8 +89,13 @@ def retry_after_seconds(error: ApiException) -> float:
 def server_message(error: ApiException) -> str:
     """The server's message, without headers and request ids.
 
-    Its HTTP reason when the body is not a Kubernetes Status.
+    Its HTTP reason when the body is not a Kubernetes Status, or why there was no TLS.
     """
+    match _handshake(error):
+        case ssl.SSLCertVerificationError(verify_message=why):
+            return f"its certificate is refused: {why}"
+        case ssl.SSLError() as inner:
+            return cause_of(inner)
     try:
         return str(json.loads(error.body or "")["message"])
     except (ValueError, KeyError, TypeError):
@@ -103,25 +111,21 @@ def _is_of_a_namespace_in_deletion(error: ApiException) -> bool:
 
 
 def _broken_connection(error: HTTPError, *, what: str, is_write: bool) -> TidegateError:
-    cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
-    if is_write and not isinstance(cause, _NEVER_SENT):
+    outer = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
+    if is_write and not isinstance(outer, _NEVER_SENT):
         return OutcomeUnknown(
             f"The connection to Kubernetes broke while Tidegate tried to {what}: "
-            f"{_shortly(cause)}. It is read back first."
+            f"{cause_of(error)}.",
+            consequence=_READ_BACK,
         )
-    return _unreachable(
-        f"Kubernetes did not answer, so Tidegate could not {what}: {_shortly(cause)}. It tries "
-        f"again by itself."
+    return Unreachable(
+        Reason.KUBERNETES_UNREACHABLE,
+        f"Kubernetes did not answer, so Tidegate could not {what}: {cause_of(error)}.",
+        consequence="It tries again by itself.",
     )
 
 
-def _unreachable(message: str) -> Unreachable:
-    return Unreachable(Reason.KUBERNETES_UNREACHABLE, message)
-
-
-def _shortly(cause: Exception) -> str:
-    # urllib3 puts the pool's text form in front: "<...>(host='10.0.0.1', port=443): Read timed out"
-    return f"{type(cause).__name__}: {str(cause).rsplit('): ', 1)[-1]}"
+_READ_BACK = "It is read back first."
 
 
 def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
@@ -134,42 +138,45 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
         )
     if status in (401, 403):
         return Unauthorized(
-            f"{could_not}: Kubernetes refused it ({status}): {message}. Give the operator's "
-            f"ServiceAccount this right."
+            f"{could_not}: Kubernetes refused it ({status}): {message}.",
+            consequence="Give the operator's ServiceAccount this right.",
         )
     if status == 404:
         return NotFound(reason, f"{could_not}: it does not exist ({message}).")
     if status == 409:
         return Conflict(
-            f"{could_not}: another writer changed it at the same moment ({message}). It is read "
-            f"again and tried again."
+            f"{could_not}: another writer changed it at the same moment ({message}).",
+            consequence="It is read again and tried again.",
         )
     if status == 410:
         return Incomplete(
             reason,
-            (
-                f"{could_not} in one piece: the list expired while it was read ({message}). It is "
-                f"read again."
-            ),
+            f"{could_not} in one piece: the list expired while it was read ({message}).",
+            consequence="It is read again.",
         )
     if status in (400, 413, 422):
         return InvalidResource(
             f"{could_not}: Kubernetes refuses what was sent ({status}): {message}"
         )
-    if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(message):
+    was_sent = not isinstance(_handshake(error), ssl.SSLCertVerificationError)
+    if is_write and status != _REFUSED_UNDONE and was_sent:
         return (ServerFault if status else OutcomeUnknown)(
-            f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read "
-            f"back first."
+            f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}.",
+            consequence=_READ_BACK,
         )
-    return _unreachable(
-        f"{could_not}: Kubernetes is busy or at fault itself ({status}): {message}. Tidegate "
-        f"tries again."
+    fault = (
+        f"Kubernetes is busy or at fault itself ({status})" if status else "no connection by TLS"
+    )
+    return Unreachable(
+        Reason.KUBERNETES_UNREACHABLE,
+        f"{could_not}: {fault}: {message}.",
+        consequence="Tidegate tries again.",
     )
 
 
-def _is_certificate_failure(message: str) -> bool:
+def _handshake(error: ApiException) -> BaseException | None:
     # The client reports a failed TLS handshake, which precedes any request, as status 0.
-    return "CERTIFICATE" in message
+    return None if error.status or error.__context__ is None else innermost(error.__context__)
 
 
 # --- one request: a time limit, few repeats for reads and none for writes -------------------------
@@ -200,8 +207,10 @@ def connect(
     It connects with the first request. Raises Unauthorized when there is no usable configuration.
     """
     settings = client.Configuration()
+    in_pod = kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ
+    files = str(kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION).split(os.pathsep)
     try:
-        if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if in_pod:
             config.load_incluster_config(client_configuration=settings)
         else:
             config.load_kube_config(
@@ -211,9 +220,11 @@ def connect(
             )
     except (ConfigException, OSError) as error:
         where = "" if kubeconfig is None else f" from {kubeconfig}"
+        is_there = in_pod or any(Path(one).expanduser().exists() for one in files)
+        why = str(error) if is_there else "there is no kubeconfig"
         raise Unauthorized(
-            f"Tidegate does not know how to reach Kubernetes{where}: {str(error).rstrip('.')}. "
-            "Give --kubeconfig FILE, or run it in a Pod with a ServiceAccount."
+            f"Tidegate does not know how to reach Kubernetes{where}: {why}",
+            advice="Give --kubeconfig FILE, or run it in a Pod with a ServiceAccount.",
         ) from error
     # The library would repeat some requests by itself, a replaced Lease among them; what is safe to
     # repeat is decided here.
@@ -827,7 +838,7 @@ class KubernetesClient(JobCalls, ManagedCalls):
                 reason=_NOT_AS_LISTED,
             )
         except NotFound as gone:
-            raise Conflict(gone.message) from gone
+            raise Conflict(gone.what) from gone
         return lease_record(replaced)
 
     def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
@@ -860,7 +871,8 @@ class KubernetesClient(JobCalls, ManagedCalls):
             if pages and self._monotonic() > deadline:
                 raise Incomplete(
                     _NOT_AS_LISTED,
-                    f"{_unfinished(kind, len(pages))} The list is not used; it is read again.",
+                    f"{_unfinished(kind, len(pages))} The list is not used.",
+                    consequence="it is read again.",
                 )
             namespace, position = rest.pop()
             pages.append(self._page(kind, namespace, position=position))

@@ -76,10 +76,8 @@ def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> Zoo
     if zookeeper is None:
         raise UserActionRequired(
             Reason.INVALID_SPEC,
-            (
-                "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays as "
-                "it is"
-            ),
+            "spec.kafka.zookeeper is required with quotaStore ZooKeeper",
+            consequence="every quota stays as it is",
         )
     tls = _tls_files(zookeeper.tls, zookeeper.authentication, secrets, folder / "zookeeper")
     return ZooKeeperConnection(
@@ -192,8 +190,10 @@ def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
         raise UserActionRequired(
             Reason.INSECURE_LOGIN,
             f"spec.metrics.prometheus.authentication would go to {server.url} over plain http, "
-            "where everybody on the way can read it. Use an https:// address, or allow it with "
-            f"spec.metrics.prometheus.insecure: true; {NOT_MEASURED}",
+            "where everybody on the way can read it",
+            consequence=NOT_MEASURED,
+            advice="Use an https:// address, or allow it with spec.metrics.prometheus.insecure: "
+            "true",
         )
     return settings_of(
         spec,
@@ -456,9 +456,10 @@ def _require_readable(store: QuotaStore, brokers_address: str) -> None:
         raise WriteRefused(
             Reason.MIGRATION_RUNNING,
             f"The brokers at {brokers_address} run KRaft, and the ledger may be in ZooKeeper "
-            f"{store.address}, which cannot be read: {error.message.rstrip('.')}. Every quota "
-            "stays as it is. Let that ZooKeeper answer until the ledger has moved; where Tidegate "
-            "never managed this cluster, remove spec.kafka.zookeeper",
+            f"{store.address}, which cannot be read: {error.for_command}",
+            consequence="Every quota stays as it is.",
+            advice="Let that ZooKeeper answer until the ledger has moved; where Tidegate never "
+            "managed this cluster, remove spec.kafka.zookeeper",
         ) from error
 
 

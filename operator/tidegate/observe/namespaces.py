@@ -195,7 +195,8 @@ def with_tiers_elsewhere(
     tiers: Sequence[Mapping[str, Any]],
     listed: str | None,
 ) -> tuple[Sequence[Mapping[str, Any]], str]:
-    """Tiers of all namespaces where the policy may let them in, and only `listed` was listed.
+    """For a command: tiers of all namespaces where the policy may let them in, and only `listed`
+    was listed.
 
     With why they are not known, "" = they are.
     """
@@ -206,4 +207,4 @@ def with_tiers_elsewhere(
         return list(kubernetes.list_all(BUSINESS_TIERS)), ""
     except TidegateError as error:
         what = "BusinessTiers of other namespaces, which spec.allowedTiers may let in,"
-        return tiers, f"{what} are not known: {error.message}"
+        return tiers, f"{what} are not known: {error.for_command}"

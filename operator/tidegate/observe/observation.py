@@ -6,9 +6,10 @@ system, and nothing writes.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Protocol
 
-from tidegate.errors import TidegateError
+from tidegate.errors import Incomplete, RetryLater, TidegateError, WriteRefused
 from tidegate.kafka.claim import (
     claimed_elsewhere,
     migration_running,
@@ -48,8 +49,6 @@ from tidegate_logic.replication.throttles import ConfigChange, Configs, Resource
 #
 # The store checks the same once more inside each transaction; this check is for the conditions.
 
-_NOTHING_CHANGES = "every quota stays as it is"
-
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -83,17 +82,19 @@ class Expected:
 
 def brokers_objection(
     facts: ClusterFacts, brokers_cluster_id: str | None, expected: Expected
-) -> str | None:
+) -> WriteRefused | None:
     """Why leaders of these brokers must not scale quotas of this ZooKeeper.
 
     None = both are of one cluster, or that of the brokers is not known.
     """
     if brokers_cluster_id in (None, facts.cluster_id):
         return None
-    return (
+    return WriteRefused(
+        Reason.WRONG_CLUSTER,
         f"The brokers at {expected.bootstrap_servers} are of cluster {brokers_cluster_id}, but "
-        f"ZooKeeper {expected.address} is of cluster {facts.cluster_id}; {_NOTHING_CHANGES} until "
-        "spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect is corrected"
+        f"ZooKeeper {expected.address} is of cluster {facts.cluster_id}",
+        consequence="every quota stays as it is until spec.kafka.bootstrapServers or "
+        "spec.kafka.zookeeper.connect is corrected",
     )
 
 
@@ -114,36 +115,40 @@ def partition_words(ledger: LedgerFacts) -> str:
     )
 
 
-def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason, str]]:
-    """Each reason why this cluster must not be written now, with a sentence; none = all is well."""
+def objections(facts: ClusterFacts, expected: Expected) -> Iterator[TidegateError]:
+    """Each reason why this cluster must not be written now; none = all is well."""
     if expected.cluster_id is not None and facts.cluster_id != expected.cluster_id:
-        yield (
+        yield WriteRefused(
             Reason.WRONG_CLUSTER,
             f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as in "
-            f"spec.kafka.clusterId; {_NOTHING_CHANGES} until the address or the id is corrected",
+            "spec.kafka.clusterId",
+            consequence="every quota stays as it is until the address or the id is corrected",
         )
     if facts.migration_running:
-        yield (
+        yield WriteRefused(
             Reason.MIGRATION_RUNNING,
-            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. With quotaStore Auto the "
-            "ledger of an enforcing policy moves to a topic by itself, a minute after the "
-            "controllers have left ZooKeeper; let it run until then",
+            migration_running(expected.address),
+            consequence="every quota stays as it is",
+            advice="With quotaStore Auto the ledger of an enforcing policy moves to a topic by "
+            "itself, a minute after the controllers have left ZooKeeper; let it run until then",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
-        yield (
+        yield WriteRefused(
             Reason.CLUSTER_ALREADY_MANAGED,
             f"Policy {facts.owner_policy_key} manages cluster {facts.cluster_id} already; this "
-            f"policy changes nothing. "
-            f"{two_policies_advice(facts.owner_policy_key)}",
+            "policy changes nothing",
+            advice=two_policies_advice(facts.owner_policy_key),
         )
     if facts.claim is not None and expected.is_claimed_elsewhere(facts.claim):
-        yield Reason.CLAIMED_ELSEWHERE, claimed_elsewhere(facts.claim, expected.policy_uid)
+        words = claimed_elsewhere(facts.claim, expected.policy_uid)
+        yield WriteRefused(Reason.CLAIMED_ELSEWHERE, words)
     if facts.ledger.risk:
-        yield Reason.LEDGER_AT_RISK, facts.ledger.risk
+        yield WriteRefused(Reason.LEDGER_AT_RISK, facts.ledger.risk)
     if facts.controller_version is None:
-        yield (
+        yield RetryLater(
             Reason.CONTROLLER_ABSENT,
-            f"{no_controller(expected.address)}; {_NOTHING_CHANGES} until it has one",
+            no_controller(expected.address),
+            consequence="every quota stays as it is until it has one",
         )
 
 
@@ -228,7 +233,7 @@ _NOT_OUR_CLUSTER = frozenset(
     {Reason.WRONG_CLUSTER, Reason.CLUSTER_ALREADY_MANAGED, Reason.CLAIMED_ELSEWHERE}
 )
 
-Missing = list[tuple[Reason, str]]
+Missing = list[TidegateError]
 # a sentence that names the policy with the better right, or None
 Rival = Callable[[ClusterFacts], str | None]
 Quotas = dict[Entity, StoredQuota]
@@ -274,10 +279,18 @@ class ObservationResult:
 
 
 class Observer:
-    """Makes the observations of one policy; remembers the brokers' settings and share groups."""
+    """Makes the observations of one policy; remembers the brokers' settings and share groups.
 
-    def __init__(self, settings: BrokerSettings | None = None) -> None:
+    `words` = how they say why something is missing: as the operator, or as a command.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings | None = None,
+        words: Callable[[TidegateError], str] = attrgetter("message"),
+    ) -> None:
         self._settings = settings or BrokerSettings()
+        self._words = words
         self._share_groups = ShareGroupWatch(beside=self._settings.beside)
 
     def observe(
@@ -304,7 +317,7 @@ class Observer:
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
-            missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
+            missing.append(WriteRefused(Reason.CLUSTER_ALREADY_MANAGED, objection))
         topology, quotas, client_quotas_exist = None, None, None
         frozen: Frozen = {}
         with_in_sync = self._settings.has_selectors
@@ -319,7 +332,7 @@ class Observer:
         if facts is not None and _is_ours(missing):
             loss = _look_at_ledger(ledger, facts, quotas, cluster=cluster, missing=missing)
             if loss is not None and not (loss.is_confirmed and declared.policy.deleting):
-                missing.append((loss.reason, loss.message))
+                missing.append(WriteRefused(loss.reason, loss.message))
         if quotas is not None:
             frozen = take_out_doubtful(
                 declared, quotas, usage_awaited=usage_awaited, rates_awaited=rates_awaited
@@ -339,7 +352,7 @@ class Observer:
             tiers,
             topology,
             quotas,
-            tuple(missing),
+            self._said(missing),
             readings,
             overrides,
             client_quotas_exist,
@@ -371,37 +384,36 @@ class Observer:
         now_seconds: float,
     ) -> ObservationResult:
         """The same with these entities read once more, so that a report has what is in Kafka."""
-        before = seen.observation
-        missing: Missing = list(before.missing)
+        before, missing = seen.observation, seen.observation.missing
         quotas: Quotas | None = None
         try:
             quotas = {**(before.quotas or {}), **cluster.store.read(entities)}
         except TidegateError as error:
-            missing.append((error.reason, error.message))
+            missing += self._said([error])
         return replace(
             seen,
-            observation=replace(
-                before, now_seconds=now_seconds, quotas=quotas, missing=tuple(missing)
-            ),
+            observation=replace(before, now_seconds=now_seconds, quotas=quotas, missing=missing),
         )
 
     def nothing_reached(
         self, declared: Declared, error: TidegateError, *, now_seconds: float
     ) -> ObservationResult:
         """The observation without a connection."""
-        missing = ((error.reason, error.message),)
         observation = Observation(
             now_seconds,
             declared.policy,
             _tiers(declared),
             None,
             None,
-            missing,
+            self._said([error]),
             overrides=declared.overrides or (),
             strimzi=declared.strimzi,
             share_groups=None,
         )
         return ObservationResult(observation, None)
+
+    def _said(self, missing: Missing) -> tuple[tuple[Reason, str], ...]:
+        return tuple((error.reason, self._words(error)) for error in missing)
 
 
 def _warnings(
@@ -431,16 +443,17 @@ def long_mutes(policy: Policy) -> Iterator[Note]:
         )
 
 
-def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
+def _unlisted(declared: Declared) -> Iterator[Incomplete]:
     lists = {"BusinessTiers": declared.tiers, "QuotaOverrides": declared.overrides}
     unknown = " and ".join(name for name, known in lists.items() if known is None)
     if unknown:
-        yield (
+        yield Incomplete(
             Reason.LIST_INCOMPLETE,
-            f"The {unknown} could not be listed in full; every quota stays as it is until they can",
+            f"The {unknown} could not be listed in full",
+            consequence="every quota stays as it is until they can",
         )
     elif declared.unlisted:
-        yield Reason.LIST_INCOMPLETE, declared.unlisted
+        yield Incomplete(Reason.LIST_INCOMPLETE, declared.unlisted)
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
@@ -450,7 +463,7 @@ def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
 
 
 def _is_ours(missing: Missing) -> bool:
-    return not any(reason in _NOT_OUR_CLUSTER for reason, _ in missing)
+    return not any(error.reason in _NOT_OUR_CLUSTER for error in missing)
 
 
 def expected_cluster(declared: Declared, cluster: KafkaCluster) -> Expected:
@@ -473,7 +486,7 @@ def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> 
     try:
         facts = cluster.store.facts()
     except TidegateError as error:
-        missing.append((error.reason, error.message))
+        missing.append(error)
         return None
     missing.extend(objections(facts, expected_cluster(declared, cluster)))
     return facts
@@ -490,7 +503,7 @@ def _look_at_ledger(
     try:
         return look(facts, quotas, cluster.store)
     except TidegateError as error:
-        missing.append((error.reason, error.message))
+        missing.append(error)
         return None
 
 
@@ -506,13 +519,13 @@ def _read_topology(
     try:
         topology = cluster.topology.read(declared.topics, with_in_sync=with_in_sync)
     except TidegateError as error:
-        missing.append((error.reason, error.message))
+        missing.append(error)
         return None
     objection = brokers_objection(facts, topology.cluster_id, expected_cluster(declared, cluster))
     if objection is None:
         return topology
     if not declared.policy.deleting:
-        missing.append((Reason.WRONG_CLUSTER, objection))
+        missing.append(objection)
     return None
 
 
@@ -520,7 +533,7 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
     try:
         return dict(cluster.store.read(declared.entities | cluster.store.ledger_entities()))
     except TidegateError as error:
-        missing.append((error.reason, error.message))
+        missing.append(error)
         return None
 
 

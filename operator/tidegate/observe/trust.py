@@ -41,7 +41,7 @@ class Secrets:
         value = self.data.get(secret, {}).get(key)
         if not value:
             what = "has no key" if value is None else "has nothing in its key"
-            raise _unreadable(f"{self.called(secret)} {what} {key}; {meanwhile}")
+            raise _unreadable(f"{self.called(secret)} {what} {key}", meanwhile)
         return value
 
     def text(self, secret: str, key: str, *, meanwhile: str) -> str:
@@ -50,10 +50,10 @@ class Secrets:
             text = self.value(secret, key, meanwhile=meanwhile).decode("utf-8").strip("\r\n")
         except UnicodeDecodeError:
             raise _unreadable(
-                f"{self.called(secret)} must have UTF-8 text in its key {key}; {meanwhile}"
+                f"{self.called(secret)} must have UTF-8 text in its key {key}", meanwhile
             ) from None
         if not text:
-            raise _unreadable(f"{self.called(secret)} has nothing in its key {key}; {meanwhile}")
+            raise _unreadable(f"{self.called(secret)} has nothing in its key {key}", meanwhile)
         return text
 
     def token_file(self, name: str) -> Path:
@@ -64,9 +64,7 @@ class Secrets:
         """The keys that match `pattern`, in order; there is at least one."""
         found = sorted(key for key in self.data.get(secret, {}) if fnmatchcase(key, pattern))
         if not found:
-            raise _unreadable(
-                f"{self.called(secret)} has no key that matches {pattern}; {meanwhile}"
-            )
+            raise _unreadable(f"{self.called(secret)} has no key that matches {pattern}", meanwhile)
         return found
 
     def called(self, secret: str) -> str:
@@ -78,8 +76,8 @@ class Secrets:
         )
 
 
-def _unreadable(message: str) -> UserActionRequired:
-    return UserActionRequired(Reason.SECRET_UNREADABLE, message)
+def _unreadable(what: str, meanwhile: str) -> UserActionRequired:
+    return UserActionRequired(Reason.SECRET_UNREADABLE, what, consequence=meanwhile)
 
 
 def read_secrets(
@@ -130,9 +128,10 @@ def refuse_other_hosts(policy_key: str, spec: PolicySpec, bounds: PolicyBounds) 
             raise InvalidResource(
                 f"BrokerBandwidthPolicy {policy_key}: {field_name} names the host {host}, which is "
                 "not among those that this operator may connect to (its option --allowed-host, the "
-                "chart's operator.allowedHosts); nothing is connected to and every quota stays as "
-                "it is until the address or that list is changed",
+                "chart's operator.allowedHosts)",
                 Reason.HOST_NOT_ALLOWED,
+                consequence="nothing is connected to and every quota stays as it is until the "
+                "address or that list is changed",
             )
 
 

@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 import requests
 from requests import exceptions
 from requests.auth import AuthBase, HTTPBasicAuth
-from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, IncompleteRead, ReadTimeoutError
 
 from tidegate import __version__
+from tidegate.causes import cause_of, innermost
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
@@ -30,7 +31,6 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
     Unreachable,
-    refused_certificate,
 )
 from tidegate.prometheus.answer import own_error
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
@@ -161,21 +161,13 @@ def body_kind(answer: requests.Response) -> str:
 
 
 def innermost_message(error: Exception) -> str:
-    """The message of the innermost error; the outer ones repeat it and contain the whole query."""
-    inner: object = error
-    while isinstance(inner, Exception):
-        error = inner
-        inner = getattr(error, "reason", None) or next(
-            (part for part in error.args if isinstance(part, Exception)), None
-        )
-    if isinstance(error, IncompleteRead):
-        return f"the answer broke off after {error.partial} bytes"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return refused_certificate(error)
-    if not isinstance(error, OSError | NewConnectionError):
+    """The cause of what HTTP's libraries raised."""
+    inner = innermost(error)
+    if isinstance(inner, IncompleteRead):
+        return f"the answer broke off after {inner.partial} bytes"
+    if not isinstance(inner, OSError):
         return "what answers there does not speak HTTP"  # the error would quote it
-    # urllib3 puts the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed ..."
-    return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:_SHOWN_CHARACTERS]
+    return cause_of(error)[:_SHOWN_CHARACTERS]
 
 
 def shown_address(url: str) -> str:
@@ -228,13 +220,14 @@ class Failures:
         match error:
             case exceptions.InvalidHeader():
                 return Unauthorized(
-                    f"The login for Prometheus contains a line break or another character that "
-                    f"HTTP does not allow. Correct {self.login_text}."
+                    "The login for Prometheus contains a line break or another character that "
+                    "HTTP does not allow.",
+                    advice=f"Correct {self.login_text}.",
                 )
             case _ if isinstance(error, _BAD_ADDRESS):
                 return InvalidResource(
-                    f"Prometheus cannot be queried: {self.address} is not a URL. Write "
-                    f"{self.setting} as http://host:port."
+                    f"Prometheus cannot be queried: {self.address} is not a URL.",
+                    advice=f"Write {self.setting} as http://host:port.",
                 )
             case exceptions.SSLError():
                 why = f"the encrypted connection failed: {innermost_message(error)}"
@@ -246,7 +239,7 @@ class Failures:
             case exceptions.RequestException() | HTTPError():
                 where = "its proxy: " if isinstance(error, exceptions.ProxyError) else ""
                 return self._not_connected(f"{where}{innermost_message(error)}")
-        why = f"a file for the connection cannot be used: {error}"
+        why = f"a file for the connection cannot be used: {cause_of(error)}"
         return self.unreachable(why, f"Check {self.files}.")
 
     def refusal(self, answer: requests.Response, said: str) -> TidegateError:
@@ -255,25 +248,27 @@ class Failures:
         if answer.headers.get("Location") and 300 <= status < 400:
             return Unauthorized(
                 f"Prometheus at {self.address} redirected the request ({status}), perhaps to a "
-                f"login page; redirects are not followed. {self.meanwhile} Set {self.setting} to "
-                f"the address of the API itself, or add {self.login}."
+                f"login page; redirects are not followed. {self.meanwhile}",
+                advice=f"Set {self.setting} to the address of the API itself, or add {self.login}.",
             )
         if status in (401, 403):
             return Unauthorized(
                 f"Prometheus at {self.address} refused the request ({status}): {said}. "
-                f"{self.meanwhile} Check {self.login}."
+                f"{self.meanwhile}",
+                advice=f"Check {self.login}.",
             )
         if status in (404, 405):
             return NotFound(
                 Reason.PROMETHEUS_UNREACHABLE,
-                f"There is no such API at {self.address} ({status}): {said}. {self.meanwhile} "
-                f"Check the path in {self.setting}; it ends before /api/v1.",
+                f"There is no such API at {self.address} ({status}): {said}. {self.meanwhile}",
+                advice=f"Check the path in {self.setting}; it ends before /api/v1.",
             )
         if status in _NEVER:
             return InvalidResource(
                 f"Prometheus at {self.address} rejected the query ({status}): {said}. "
-                f"{self.meanwhile} {self.fewer}",
+                f"{self.meanwhile}",
                 Reason.METRICS_QUERY_REFUSED,
+                advice=self.fewer,
             )
         return self.unreachable(
             f"it is overloaded or has failed ({status}): {said}", "Check its log."
@@ -281,27 +276,29 @@ class Failures:
 
     def unreachable(self, why: str, fix: str) -> TidegateError:
         """The error for a server that did not answer."""
-        return Unreachable(Reason.PROMETHEUS_UNREACHABLE, self._not_answered(why, fix))
+        return Unreachable(Reason.PROMETHEUS_UNREACHABLE, self._not_answered(why), advice=fix)
 
     def too_slow(self) -> TidegateError:
         """The error for an answer that did not come within its time."""
+        what = self._not_answered("it took too long")
         fix = f"Check its load. {self.fewer}"
-        return TooSlow(Reason.PROMETHEUS_UNREACHABLE, self._not_answered("it took too long", fix))
+        return TooSlow(Reason.PROMETHEUS_UNREACHABLE, what, advice=fix)
 
     def too_large(self, limit_bytes: int) -> TidegateError:
         """The error for an answer above the size limit."""
         return TooLarge(
             Reason.METRICS_INCOMPLETE,
             f"The answer from Prometheus at {self.address} is larger than "
-            f"{size_words(limit_bytes)} and was not read to the end. {self.meanwhile} {self.fewer}",
+            f"{size_words(limit_bytes)} and was not read to the end. {self.meanwhile}",
+            advice=self.fewer,
         )
 
     def broken_off(self, why: object) -> TidegateError:
         """The error for an answer of the right kind that is not whole."""
         return BrokenOff(
             Reason.METRICS_INCOMPLETE,
-            f"The answer from Prometheus at {self.address} cannot be used: {why}. {self.meanwhile} "
-            f"Check its log, and that of any proxy in between.",
+            f"The answer from Prometheus at {self.address} cannot be used: {why}. {self.meanwhile}",
+            advice="Check its log, and that of any proxy in between.",
         )
 
     def other_content(self, kind: str, wanted: str, why: Exception | None = None) -> TidegateError:
@@ -310,7 +307,8 @@ class Failures:
         return Incomplete(
             Reason.METRICS_INCOMPLETE,
             f"The answer from {self.address} is {kind} instead of {wanted}{because}. "
-            f"{self.meanwhile} Check {self.setting}; a login page answers like this, too.",
+            f"{self.meanwhile}",
+            advice=f"Check {self.setting}; a login page answers like this, too.",
         )
 
     def partial(self, warnings: str) -> TidegateError:
@@ -318,11 +316,12 @@ class Failures:
         return Incomplete(
             Reason.METRICS_INCOMPLETE,
             f"Prometheus at {self.address} warns that its answer may lack something: "
-            f"{warnings[:_SHOWN_CHARACTERS]}. {self.meanwhile} Check the stores behind it.",
+            f"{warnings[:_SHOWN_CHARACTERS]}. {self.meanwhile}",
+            advice="Check the stores behind it.",
         )
 
     def _not_connected(self, why: str) -> TidegateError:
         return self.unreachable(why, f"Check {self.setting} and the network policy.")
 
-    def _not_answered(self, why: str, fix: str) -> str:
-        return f"Prometheus at {self.address} did not answer: {why}. {self.meanwhile} {fix}"
+    def _not_answered(self, why: str) -> str:
+        return f"Prometheus at {self.address} did not answer: {why}. {self.meanwhile}"

@@ -16,6 +16,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from tidegate.causes import file_problem
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import Direction
 
@@ -144,7 +145,8 @@ def read_rate_card(path: Path) -> RateCard:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidResource(f"The rate card {path} cannot be read: {error}.") from None
+        why = file_problem(error)
+        raise InvalidResource(f"The rate card {path} cannot be read: {why}.") from None
     if len(text) > _MOST_CHARACTERS:
         raise InvalidResource(f"The rate card {path} is larger than a megabyte.")
     try:

@@ -776,7 +776,7 @@ class Escalation(SchemaModel):
 
 
 class WriteBudget(SchemaModel):
-    """How many quota changes Kafka is asked to digest."""
+    """Limits how many quotas change per period."""
 
     changes: Annotated[int, Field(ge=10, le=100_000)] = Field(
         default=300,

@@ -549,7 +549,7 @@ class RequiredNodes(SchemaModel):
 
 
 class PreferredNodes(SchemaModel):
-    """Nodes that are better than others."""
+    """A preferred term."""
 
     weight: Annotated[int, Field(ge=1, le=100)] = Field(description="Weight of this preference.")
     preference: NodeTerm = Field(description="The preferred nodes.")

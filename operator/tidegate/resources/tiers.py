@@ -45,7 +45,7 @@ MAX_RACKS = 16
 
 
 class TierMember(SchemaModel):
-    """One user, client id, or pair of both, with its promise."""
+    """A Kafka user, a client id, or both, with its contract."""
 
     name: MemberName = Field(
         description="Name of the member within the tier; it appears in status, events and metrics."
@@ -305,7 +305,7 @@ class OverrideTarget(SchemaModel):
 
 
 class OverrideSpec(SchemaModel):
-    """One decision of a person: for whom, until when and why."""
+    """A temporary exception: for whom, until when and why."""
 
     policy_ref: PolicyRef = Field(
         description="The policy, and so the Kafka cluster, that this applies to. It may be "

@@ -185,7 +185,7 @@ def test_leaders_are_followed_when_the_broker_in_use_dies(
     try:
         moved = TopicLeaders({2: 2, 3: 1})
         wait_until(
-            lambda: topology.read([unique_name]).topics[unique_name] == moved,
+            lambda: topology.read([unique_name]).topics.get(unique_name) == moved,
             "leaders on the living brokers",
             timeout_seconds=30,
         )

@@ -332,7 +332,8 @@ def test_a_sum_above_the_capacity_is_a_warning_and_interfaces_are_named(
 def test_a_broker_that_refuses_the_login_does_not_hide_the_rest(
     sound: Any, golden: Callable[[str], None]
 ) -> None:
-    error = Unauthorized("Broker kafka-1:9092 refused the login as x by PLAIN: no. Correct it.")
+    refused = "Broker kafka-1:9092 refused the login as x by PLAIN: no."
+    error = Unauthorized(refused, advice="Correct it.")
 
     class Refusing:
         def read(self, patterns: object, **_: object) -> None:

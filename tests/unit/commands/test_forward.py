@@ -29,7 +29,7 @@ def test_without_the_library_it_says_how_to_install_it(monkeypatch: pytest.Monke
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     message = said("--prefix", "shop", *BROKERS)
-    assert "pip install 'tidegate[forwarder]'" in message
+    assert "extra tidegate[forwarder]" in message
     assert "confluent_kafka" in message
 
 

@@ -5,10 +5,12 @@ it sends who it is.
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import urllib3
 from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
 
@@ -118,14 +120,24 @@ def test_only_a_write_that_never_left_is_known_not_to_have_happened(
     )
 
 
+def handshake_failure(inner: ssl.SSLError) -> ApiException:
+    """As the library raises it: status 0, and what urllib3 raised around it."""
+    try:
+        raise urllib3.exceptions.SSLError(inner)
+    except urllib3.exceptions.SSLError as error:
+        failed = ApiException(status=0, reason=f"SSLError\n{error}")
+        failed.__context__ = error
+        return failed
+
+
 def test_an_untrusted_certificate_is_not_an_unknown_outcome() -> None:
-    error = ApiException(
-        status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"
+    inner = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] (_ssl.c:1000)")
+    inner.verify_code, inner.verify_message = 18, "self-signed certificate"
+    error = failure_of(
+        handshake_failure(inner), what="x", reason=Reason.LIST_INCOMPLETE, is_write=True
     )
-    assert (
-        type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True))
-        is errors.Unreachable
-    )
+    assert type(error) is errors.Unreachable
+    assert "no connection by TLS: its certificate is refused: self-signed" in error.message
 
 
 # --- who it is ------------------------------------------------------------------------------------

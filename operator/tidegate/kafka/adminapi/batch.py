@@ -54,10 +54,10 @@ class Batch:
             )
         except (OutcomeUnknown, Unreachable, Conflict) as error:
             if self._begun:
-                raise OutcomeUnknown(error.message) from error
+                raise OutcomeUnknown(error.what, Reason.OUTCOME_UNKNOWN, **error.more) from error
             if isinstance(error, Conflict):
                 raise
-            raise Unreachable(Reason.BROKERS_UNREACHABLE, error.message) from error
+            raise Unreachable(Reason.BROKERS_UNREACHABLE, error.what, **error.more) from error
 
     def _require_writable(self, writes: Iterable[QuotaWrite]) -> None:
         records = (record for write in writes for record in (write.ledger, write.seen.ledger))

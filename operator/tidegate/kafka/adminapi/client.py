@@ -6,16 +6,16 @@ may be sent again, and none is sent without the policy's Lease. The errors of an
 ours in one place, with the rights that a user lacks.
 """
 
-import ssl
 import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tidegate.errors import Unauthorized, Unreachable, UserActionRequired, refused_certificate
+from tidegate.causes import cause_of
+from tidegate.errors import Unauthorized, Unreachable, UserActionRequired
 from tidegate.kafka.brokers import BrokerConnection, host_and_port, no_answer
 from tidegate.kafka.protocol import admin, for_code, metadata
 from tidegate.kafka.quota_store import require_lease
-from tidegate.kafka.settings import KafkaConnection
+from tidegate.kafka.settings import QUOTAS_STAY, KafkaConnection
 from tidegate_logic.reasons import Reason
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
@@ -61,11 +61,7 @@ class AdminClient:
             try:
                 return self._ask(server, request, share_seconds)
             except OSError as error:
-                tried[":".join(map(str, server))] = (
-                    refused_certificate(error)
-                    if isinstance(error, ssl.SSLCertVerificationError)
-                    else str(error)
-                )
+                tried[":".join(map(str, server))] = cause_of(error)
                 if not was_open:  # one that was open may only have been idle for too long
                     self._servers = [*self._servers[1:], server]
         raise no_answer(self._settings, tried)
@@ -101,8 +97,10 @@ class AdminClient:
             raise UserActionRequired(
                 Reason.INVALID_SPEC,
                 f"The brokers at {self.address} are older than Kafka 2.6 and take no quotas by the "
-                "admin protocol. Set spec.kafka.quotaStore to ZooKeeper and give "
-                "spec.kafka.zookeeper.connect; every quota stays as it is.",
+                "admin protocol.",
+                consequence=QUOTAS_STAY,
+                advice="Set spec.kafka.quotaStore to ZooKeeper and give "
+                "spec.kafka.zookeeper.connect.",
             )
         return _DESCRIBE_QUORUM in known
 
@@ -155,7 +153,7 @@ class AdminClient:
         try:
             return self._ask(server, request, self._settings.request_timeout_seconds, confirm)
         except OSError as error:
-            raise Lost(str(error)) from error
+            raise Lost(cause_of(error)) from error
 
     def _ask(
         self,
@@ -213,10 +211,12 @@ def require_done(code: int, what: str, topic: str) -> None:
     if code in _NOT_AUTHORIZED:
         raise Unauthorized(
             f"The brokers did not let Tidegate {what} ({name}: a right on "
-            f"{_NOT_AUTHORIZED[code]}). Grant its user all of these: {rights_needed(topic)}. "
-            "Every quota stays as it is."
+            f"{_NOT_AUTHORIZED[code]}).",
+            consequence=QUOTAS_STAY,
+            advice=f"Grant its user all of these: {rights_needed(topic)}.",
         )
     raise UserActionRequired(
         Reason.FOREIGN_CONTENT,
-        f"The brokers refused to {what}: {name}. Every quota stays as it is.",
+        f"The brokers refused to {what}: {name}.",
+        consequence=QUOTAS_STAY,
     )

@@ -22,6 +22,7 @@ from tidegate.kafka.adminapi.log import Entry, LedgerLog, Record
 from tidegate.kafka.adminapi.quotas import Changes, Values, describe
 from tidegate.kafka.quota_node import entity_path, is_readable
 from tidegate.kafka.quota_store import ClusterFacts, require_lease
+from tidegate.kafka.settings import QUOTAS_STAY
 from tidegate_logic.model import Entity, QuotaKey, StoredQuota
 from tidegate_logic.reasons import Reason
 
@@ -98,7 +99,8 @@ class TopicLedger:
         raise Unreachable(
             Reason.BROKERS_UNREACHABLE,
             f"The ledger in the topic {self.topic} at {self.client.address} cannot be read "
-            f"({lost}). Every quota stays as it is.",
+            f"({lost}).",
+            consequence=QUOTAS_STAY,
         )
 
     def stored(self, entity: Entity, values: Values) -> StoredQuota:
@@ -198,12 +200,14 @@ class TopicLedger:
             self.give_up()
         if isinstance(lost, Fenced):
             raise Conflict(
-                f"Another process keeps writing the ledger in the topic {self.topic} ({lost}); "
-                "the next pass tries again. Let only one Tidegate manage this cluster."
+                f"Another process keeps writing the ledger in the topic {self.topic} ({lost}).",
+                consequence="the next pass tries again.",
+                advice="Let only one Tidegate manage this cluster.",
             )
         raise OutcomeUnknown(
             f"The ledger in the topic {self.topic} at {self.client.address} was not written for "
-            f"sure ({lost}). It is read again before anything else is written."
+            f"sure ({lost}).",
+            consequence="It is read again before anything else is written.",
         )
 
     def _become_writer(self, only_if: Callable[[], None] | None) -> None:

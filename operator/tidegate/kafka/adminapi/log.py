@@ -22,6 +22,7 @@ from tidegate.kafka.adminapi.client import (
     rights_needed,
 )
 from tidegate.kafka.quota_store import LedgerFacts
+from tidegate.kafka.settings import QUOTAS_STAY
 from tidegate_logic.reasons import Reason
 
 _ALL, _COMMITTED_ONLY = 0, 1  # isolation levels
@@ -418,9 +419,11 @@ class LedgerLog:
             if made.error_code in (_NOT_AUTHORIZED_TOPIC, 31):
                 raise Unauthorized(
                     f"The topic {self.topic} for Tidegate's ledger does not exist, and Tidegate "
-                    "may not make it. Make it beforehand (one partition, cleanup.policy=compact) "
-                    "and name it in spec.kafka.ledgerTopic, or grant CREATE. All the rights that "
-                    f"it needs: {rights_needed(self.topic)}. Every quota stays as it is."
+                    "may not make it.",
+                    consequence=QUOTAS_STAY,
+                    advice="Make it beforehand (one partition, cleanup.policy=compact) and name "
+                    "it in spec.kafka.ledgerTopic, or grant CREATE. All the rights that it "
+                    f"needs: {rights_needed(self.topic)}.",
                 )
             require_done(made.error_code, f"make the topic {self.topic}", self.topic)
         deadline = time.monotonic() + _PATIENCE_SECONDS

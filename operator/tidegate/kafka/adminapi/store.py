@@ -362,7 +362,8 @@ class AdminQuotaStore:
             if self._ledger.journal.throttles not in (seen, content):
                 raise Conflict(
                     f"The record of replication throttles in the topic {self.topic} has changed "
-                    "since it was read; the next pass tries again."
+                    "since it was read.",
+                    consequence="the next pass tries again.",
                 )
 
         def attempt() -> None:

@@ -106,13 +106,16 @@ def read_cluster(tree: ZnodeTree) -> ClusterNodes:
     )
 
 
+CHECK_CHROOT = "Check the path after the host names (Kafka's zookeeper.connect has the same one)."
+
+
 def _cluster_id(address: str, node: Znode | None) -> str:
     if node is None:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
             f"There is no Kafka cluster at ZooKeeper {address}: {CLUSTER_ID_PATH} does not exist "
-            "there. Nothing is written. Check the path after the host names (Kafka's "
-            "zookeeper.connect has the same one).",
+            "there. Nothing is written.",
+            advice=CHECK_CHROOT,
         )
     cluster_id = _object(CLUSTER_ID_PATH, node).get("id")
     if not isinstance(cluster_id, str) or not cluster_id:

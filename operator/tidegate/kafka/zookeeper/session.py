@@ -6,7 +6,6 @@ outcome is unknown and the caller reads back.
 
 import contextlib
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -38,13 +37,13 @@ from kazoo.protocol.serialization import SetData as SetDataRequest
 from kazoo.protocol.states import EventType, KeeperState
 from kazoo.security import ACL, Id
 
+from tidegate.causes import NO_SUCH_HOST, REFUSED, cause_of, tried_words
 from tidegate.errors import (
     InvalidResource,
     OutcomeUnknown,
     TidegateError,
     Unauthorized,
     Unreachable,
-    refused_certificate,
 )
 from tidegate.kafka.settings import TlsFiles, ZooKeeperConnection
 from tidegate.kafka.zookeeper.multi_read import multi_reads, send_multi_read
@@ -91,8 +90,9 @@ def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None
         ):
             # kazoo closes a client by itself only when its login is refused; a waiting request may
             # get the error of the closing first
-            raise Unauthorized(_refused(connection)) from error
-        raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, _silent(connection, handler)) from error
+            raise _refused(connection) from error
+        seconds = connection.start_timeout_seconds
+        raise _silent(connection, _attempts(connection, handler), seconds) from error
     return client
 
 
@@ -139,11 +139,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is pu
         try:
             connected: socket.socket = super().create_connection(address, timeout=limit)
             return connected if self._tls is None else _encrypted(connected, self._tls, hostname)
-        except ssl.SSLCertVerificationError as error:
-            attempts[address[0]] = refused_certificate(error)
-            raise
         except Exception as error:
-            attempts[address[0]] = str(error) or type(error).__name__
+            attempts[address[0]] = cause_of(error)
             raise
 
 
@@ -166,8 +163,8 @@ def _new_client(connection: ZooKeeperConnection, handler: _Handler) -> KazooClie
         )
     except ValueError as error:
         raise InvalidResource(
-            f"The ZooKeeper address {connection.connect!r} cannot be read ({error}). Write it as "
-            "Kafka's zookeeper.connect: host:port,host:port/path."
+            f"The ZooKeeper address {connection.connect!r} cannot be read ({error}).",
+            advice="Write it as Kafka's zookeeper.connect: host:port,host:port/path.",
         ) from error
 
 
@@ -184,25 +181,29 @@ def _login_options(connection: ZooKeeperConnection) -> dict[str, object]:
     }
 
 
-def _silent(connection: ZooKeeperConnection, handler: _Handler) -> str:
+def _attempts(connection: ZooKeeperConnection, handler: _Handler) -> dict[str, str]:
     hosts, _ = collect_hosts(connection.connect)
-    tried = "; ".join(
-        f"{host}:{port}: {handler.attempts(host, port) or 'the name does not resolve'}"
-        for host, port in hosts
-    )
-    return (
-        f"ZooKeeper {connection.connect} did not answer within "
-        f"{connection.start_timeout_seconds:g} s ({tried}). {connection.meanwhile} Check the "
-        "address, the network policy and, with TLS, that it is the secure port."
+    return {f"{host}:{port}": handler.attempts(host, port) or NO_SUCH_HOST for host, port in hosts}
+
+
+def _silent(
+    connection: ZooKeeperConnection, attempts: dict[str, str], seconds: float
+) -> Unreachable:
+    return Unreachable(
+        Reason.ZOOKEEPER_UNREACHABLE,
+        f"ZooKeeper {connection.connect} did not answer{tried_words(attempts, seconds)}.",
+        consequence=connection.meanwhile,
+        advice="Check the address, the network policy and, with TLS, that it is the secure port.",
     )
 
 
-def _refused(connection: ZooKeeperConnection) -> str:
+def _refused(connection: ZooKeeperConnection) -> Unauthorized:
     user = connection.sasl.username if connection.sasl else "no user"
-    return (
-        f"ZooKeeper {connection.connect} refused the login as {user}. {connection.meanwhile} "
-        "Give Tidegate the user name and password that the brokers use for ZooKeeper (their JAAS "
-        "section Client)."
+    return Unauthorized(
+        f"ZooKeeper {connection.connect} refused the login as {user}.",
+        consequence=connection.meanwhile,
+        advice="Give Tidegate the user name and password that the brokers use for ZooKeeper "
+        "(their JAAS section Client).",
     )
 
 
@@ -520,11 +521,15 @@ class ZooKeeperSession:
         return [None if isinstance(answer, NoNodeError) else answer for answer in answers]
 
     def _silence(self) -> Unreachable:
-        seconds = self._connection.request_timeout_seconds
+        seconds, client = self._connection.request_timeout_seconds, self._kazoo
+        attempts = {} if client is None else _attempts(self._connection, client.handler)
+        if set(attempts.values()) == {REFUSED}:
+            return _silent(self._connection, attempts, seconds)
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
             f"ZooKeeper {self.address} gave no answer within {seconds:g} s; the connection was "
-            f"lost or the server is overloaded. {self._connection.meanwhile} Tidegate tries again.",
+            "lost or the server is overloaded.",
+            consequence=f"{self._connection.meanwhile} Tidegate tries again.",
         )
 
     def _refusal(self, error: KazooException) -> TidegateError:
@@ -533,21 +538,21 @@ class ZooKeeperSession:
         if isinstance(error, NoAuthError):
             identity = f"user {user}" if user else "Tidegate, which has not logged in"
             return Unauthorized(
-                f"ZooKeeper {self.address} does not let {identity} at {path}. "
-                f"{self._connection.meanwhile} Give Tidegate the identity of the brokers (their "
-                "JAAS section Client, or their client certificate).",
+                f"ZooKeeper {self.address} does not let {identity} at {path}.",
+                consequence=self._connection.meanwhile,
+                advice="Give Tidegate the identity of the brokers (their JAAS section Client, or "
+                "their client certificate).",
             )
         if isinstance(error, AuthFailedError):
             return Unauthorized(
-                f"ZooKeeper {self.address} refused the login as {user}. "
-                f"{self._connection.meanwhile} Correct the password."
+                f"ZooKeeper {self.address} refused the login as {user}.",
+                consequence=self._connection.meanwhile,
+                advice="Correct the password.",
             )
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
-            (
-                f"ZooKeeper {self.address} refused {path}: {type(error).__name__}. "
-                f"{self._connection.meanwhile} Tidegate tries again."
-            ),
+            f"ZooKeeper {self.address} refused {path}: {type(error).__name__}.",
+            consequence=f"{self._connection.meanwhile} Tidegate tries again.",
         )
 
 

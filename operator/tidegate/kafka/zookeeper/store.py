@@ -157,8 +157,8 @@ class ZooKeeperQuotaStore:
             except OutcomeUnknown:
                 self._tree.sync()  # what is there then decides
         raise Conflict(
-            f"The claim on this Kafka cluster keeps changing; policy {wanted.policy_key} tries "
-            "again in the next pass."
+            "The claim on this Kafka cluster keeps changing.",
+            consequence=f"policy {wanted.policy_key} tries again in the next pass.",
         )
 
     def mend_ledger(
@@ -198,8 +198,8 @@ class ZooKeeperQuotaStore:
             if self._is_done(operations):
                 return
         raise Conflict(
-            f"The cluster's state keeps changing at ZooKeeper {self._tree.address}; the ledger is "
-            "put back with the next pass."
+            f"The cluster's state keeps changing at ZooKeeper {self._tree.address}.",
+            consequence="the ledger is put back with the next pass.",
         )
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
@@ -310,7 +310,8 @@ class ZooKeeperQuotaStore:
         if present != seen or not self._is_done(operations):
             raise Conflict(
                 f"{THROTTLES_PATH} or the cluster's state changed at ZooKeeper "
-                f"{self._tree.address} since it was read; the next pass tries again."
+                f"{self._tree.address} since it was read.",
+                consequence="the next pass tries again.",
             )
 
     def watch(self, wake: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import entity_path
 from tidegate.kafka.quota_store import Claim, WriteOutcome, require_lease, unsafe_value
 from tidegate.kafka.zookeeper.nodes import (
+    CHECK_CHROOT,
     ROOT,
     ClusterNodes,
     EntityNodes,
@@ -109,8 +110,8 @@ def acls_for(tree: ZnodeTree, made: Mapping[str, object]) -> dict[str, Acl]:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
                 f"{model} does not exist at ZooKeeper {tree.address}, so there is no running Kafka "
-                "below it and nothing is written. Check the path after the host names (Kafka's "
-                "zookeeper.connect has the same one).",
+                "below it and nothing is written.",
+                advice=CHECK_CHROOT,
             )
         acls[path] = acl
     return acls
@@ -377,8 +378,9 @@ class BatchWriter:
         except RetryLater as error:
             raise OutcomeUnknown(
                 f"The connection to ZooKeeper {self.tree.address} broke while {len(changes)} "
-                f"quotas were written, and reading them back failed: {error.message} They are "
-                "read again before anything else is written."
+                f"quotas were written, and reading them back failed: {error.what}",
+                consequence="They are read again before anything else is written.",
+                advice=error.advice,
             ) from error
         return any(change.has_happened(entities[change.entity]) for change in changes)
 

@@ -12,8 +12,6 @@ import pytest
 import yaml
 
 from tidegate.cli import main
-from tidegate.commands import words
-from tidegate.commands.words import cause_and_advice, own_words
 from tidegate.errors import OutcomeUnknown, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate_logic.reasons import Reason
@@ -113,86 +111,6 @@ def test_without_a_kubeconfig_the_way_without_a_cluster_is_named(
     assert "-f FILE" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("message", "words_of_ours"),
-    [
-        (
-            "No broker at a:1,b:1 answered within 10 s (a:1: [Errno -2] Name or service not known; "
-            "b:1: [Errno -2] Name or service not known). Every quota stays as it is. Check x.",
-            "No broker answered (a:1, b:1: no such host). Check x.",
-        ),
-        (
-            "No broker at a:1,b:1 answered within 10 s (a:1: [Errno 111] Connection refused; b:1: "
-            "timed out). Every quota stays as it is. Check x.",
-            "No broker answered within 10 s (a:1: connection refused; b:1: timed out). Check x.",
-        ),
-        (
-            "Kubernetes did not answer, so Tidegate could not list it: ConnectTimeoutError: "
-            "Connection to 10.0.0.1 timed out. (connect timeout=5.0). It tries again by itself.",
-            "Kubernetes did not answer, so Tidegate could not list it: no connection within 5 s.",
-        ),
-        (
-            "Kubernetes did not answer, so Tidegate could not list it: NameResolutionError: Failed "
-            "to resolve 'k8s' ([Errno -3] Temporary failure in name resolution). It tries again "
-            "by itself.",
-            "Kubernetes did not answer, so Tidegate could not list it: the name of the host cannot "
-            "be looked up.",
-        ),
-        (
-            "Tidegate could not list it: Kubernetes refused it (403): no. Give the operator's "
-            "ServiceAccount this right.",
-            "Tidegate could not list it: Kubernetes refused it (403): no.",
-        ),
-        (
-            "The topics could not be listed in full; every quota stays as it is until they can",
-            "The topics could not be listed in full",
-        ),
-        (
-            "ZooKeeper a:1/k did not answer within 10 s (a:1: [Errno 111] Connection refused). "
-            "Every quota stays as it is. Check the address.",
-            "ZooKeeper a:1/k did not answer (a:1: connection refused). Check the address.",
-        ),
-        ("A sentence. Another one; and more.", "A sentence. Another one; and more."),
-    ],
-)
-def test_messages_are_put_in_a_commands_words(message: str, words_of_ours: str) -> None:
-    assert own_words(message) == words_of_ours
-
-
-def test_a_zookeeper_that_refuses_is_said_to_refuse(nobody: str) -> None:
-    silent = (
-        f"ZooKeeper {nobody}/kafka gave no answer within 10 s; the connection was lost or the "
-        "server is overloaded. Every quota stays as it is. Tidegate tries again."
-    )
-    assert own_words(silent) == f"ZooKeeper {nobody}/kafka does not answer: connection refused."
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        taken = f"127.0.0.1:{server.getsockname()[1]}"
-        assert own_words(silent.replace(nobody, taken)).startswith(
-            f"ZooKeeper {taken}/kafka gave no answer within 10 s"
-        )
-
-
-def test_every_sentence_of_the_operator_in_the_sources_is_known_here() -> None:
-    """So that a new one does not reach people by a command."""
-    source = Path(words.__file__).parents[1]
-    said = {
-        path.relative_to(source).as_posix()
-        for path in source.rglob("*.py")
-        if "tries again by itself" in path.read_text(encoding="utf-8").replace('"\n', "")
-    }
-    assert said <= {"kube/client.py", "commands/words.py"}
-
-
-def test_advice_is_what_stands_at_the_end() -> None:
-    assert cause_and_advice("It is wrong. Check this. Set that.") == (
-        "It is wrong.",
-        "Check this. Set that.",
-    )
-    assert cause_and_advice("Check this.") == ("Check this.", "")
-
-
 def test_what_may_have_been_done_is_not_said_to_be_repeatable(
     world: Any, policy: Any, tier: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +118,7 @@ def test_what_may_have_been_done_is_not_said_to_be_repeatable(
     world.kubernetes.create(BUSINESS_TIERS, tier)
 
     def broken(*_: object) -> None:
-        raise OutcomeUnknown("The connection broke. It is read back first.")
+        raise OutcomeUnknown("The connection broke.", consequence="It is read back first.")
 
     monkeypatch.setattr(world.kubernetes, "annotate", broken)
     answer = world.run("pause", "orders")
@@ -219,8 +137,9 @@ def test_top_shows_one_cause_once_and_ends_with_1(
     ]
     error = Unreachable(
         Reason.BROKERS_UNREACHABLE,
-        "No broker at kafka-1:9092 answered within 10 s (kafka-1:9092: [Errno 111] Connection "
-        "refused). Every quota stays as it is. Check bootstrapServers.",
+        "No broker answered (kafka-1:9092: connection refused).",
+        consequence="Every quota stays as it is.",
+        advice="Check bootstrapServers.",
     )
 
     class Silent:
