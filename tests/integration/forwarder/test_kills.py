@@ -36,7 +36,13 @@ DELAYS = {1: 2, 2: 2}
 KEYS = 97
 
 
-@pytest.mark.parametrize("membership", ["zookeeper", "kafka"])
+# `make test-long` plays both guarantees with either membership
+@pytest.mark.parametrize(
+    ("queue", "membership"),
+    [(Guarantee.EXACTLY_ONCE, "zookeeper"), (Guarantee.AT_LEAST_ONCE, "kafka")],
+    indirect=["queue"],
+    ids=str,
+)
 def test_kills_lose_nothing(
     queue: QueueWorld, kafka: KafkaLab, tmp_path: Path, membership: str
 ) -> None:
