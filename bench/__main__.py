@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.command_line import doctor_figures, kraft_doctor_figures, start_figures
 from bench.console import console_figures
-from bench.control.core import decide_figures, metadata_figures
+from bench.control.core import decide_figures, measured_figures, metadata_figures
 from bench.control.kraft import kraft_change, kraft_cold, kraft_reaction
 from bench.control.latency import (
     changes_after_cold,
@@ -36,7 +36,7 @@ from bench.replication.producing import producing_figures
 from bench.replication.recovery import FULL_BEHIND, recovery_figures
 from bench.replication.seed import SIZE as SEED_SIZE
 from bench.replication.seed import seed_figures
-from bench.results import Figure, Record, Records, median_of, page, with_note
+from bench.results import Figure, Measured, Record, Records, page, quiet, with_note
 from bench.rollup.kills import kill_figures
 from bench.rollup.size import size_figures
 from bench.rollup.speed import (
@@ -55,8 +55,6 @@ from tidegate.main import tune_collector
 
 # None: measured once. Its figures stay on the page, with the commit whose bench measured them.
 Part = Callable[[], list[Figure]] | None
-
-# The parts of `make bench` that measure usage rollups, in the order in which a rollup goes on.
 
 
 ROLLUPS: Mapping[str, Part] = {
@@ -122,33 +120,17 @@ def _measure(name: str, records: Records, note: str) -> bool:
     return all(figure.kept for figure in record.figures)
 
 
-def _cold(entities: int, brokers: int, runs: int = 3, most_runs: int = 8) -> list[Figure]:
-    """The median of `runs` runs from which the machine's host took little.
+def _cold(entities: int, brokers: int) -> list[Figure]:
+    """The median of three runs from which the machine's host took little.
 
     One from which it took a good part of the processors says nothing, and is made again.
     """
-    measured: list[tuple[float, list[Figure]]] = []
-    while (
-        len(measured) < most_runs
-        and sum(stolen <= _STOLEN_PERCENT for stolen, _ in measured) < runs
-    ):
+
+    def measure() -> Measured:
         with world(brokers) as running:
-            begun = ProcessorTimes.now()
-            figures = cold(running, entities)
-            measured.append(
-                (ProcessorShare.between(begun, ProcessorTimes.now()).stolen_percent, figures)
-            )
-    chosen = sorted(measured, key=lambda one: one[0])[:runs]
-    left_out = (
-        f"; left out: {len(measured) - runs} runs from which the host took more"
-        if len(measured) > runs
-        else ""
-    )
-    note = f"the host took at most {chosen[-1][0]:.0f} % of the processors{left_out}"
-    medians = [
-        median_of(figures) for figures in zip(*(figures for _, figures in chosen), strict=True)
-    ]
-    return [replace(figure, note=f"{figure.note}; {note}") for figure in medians]
+            return Measured(cold(running, entities))
+
+    return quiet(measure, runs=3, most_runs=8, stolen_percent=_STOLEN_PERCENT)
 
 
 def _changes() -> list[Figure]:
@@ -181,6 +163,7 @@ def _reaction() -> list[Figure]:
 SECTIONS: Mapping[str, Mapping[str, Part]] = {
     "From a resource to a quota": {
         "decide": decide_figures,
+        "decide-measured": measured_figures,
         "metadata": metadata_figures,
         "reaction": _reaction,
         "cold-1000": lambda: _cold(1000, brokers=1),

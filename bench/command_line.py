@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.control.world import CRDS
+from bench.control.world import CRDS, resource
 from bench.results import Figure, cost_of
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from lab.kubernetes.tools import KubectlFailed, kube_binary
-from lab.process import wait_until
+from lab.kubernetes.tools import kube_binary
+from lab.process import CommandFailed, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from tidegate.commands.examples import EXAMPLES
 
@@ -143,7 +143,7 @@ def _doctor(kafka: BrokersLab, quota_store: Mapping[str, Any], where: str) -> Fi
         def applied() -> bool:
             try:
                 kube.kubectl("apply", "-f", "-", input=json.dumps(listed))
-            except KubectlFailed:  # a CRD that was just installed is unknown for a moment
+            except CommandFailed:  # a CRD that was just installed is unknown for a moment
                 return False
             return True
 
@@ -180,11 +180,6 @@ def _objects(
     member = {"name": "shop", "user": "shop", "topics": [_NAME], "contract": contract}
     tier = {"policyRef": {"name": _NAME}, "level": "L0", "members": [member]}
     return [
-        {
-            "apiVersion": "tidegate.io/v1alpha1",
-            "kind": kind,
-            "metadata": {"name": _NAME, "namespace": "default"},
-            "spec": spec,
-        }
-        for kind, spec in (("BrokerBandwidthPolicy", policy), ("BusinessTier", tier))
+        resource("BrokerBandwidthPolicy", _NAME, policy),
+        resource("BusinessTier", _NAME, tier),
     ]

@@ -5,13 +5,15 @@ whenever a line comes on standard input: so many members are throttled then, and
 when the pass is over.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import threading
 import time
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tidegate.console.history import Past
 from tidegate.console.server import Console, ConsoleSettings, serve
@@ -26,92 +28,40 @@ LEVELS = ("L0", "L1", "L2", "L3")
 
 def large_objects(brokers: int, members: int, now: float, *, throttled: int = 40) -> Objects:
     """Ten tiers of all levels; the last members are throttled."""
-    policy: dict[str, Any] = {
-        "apiVersion": "tidegate.io/v1alpha1",
-        "kind": "BrokerBandwidthPolicy",
-        "metadata": _metadata("orders", "p"),
-        "spec": {
-            "mode": "Enforce",
-            "kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"},
-            "metrics": {"prometheus": {"url": "http://prometheus:9090"}},
-            "brokers": {"egress": {"limit": "140M"}, "ingress": {"limit": "140M"}},
-        },
-        "status": {
-            "clusterId": "6n9yBVQpTmqxCpLQXWtDzw",
-            "conditions": [
-                _condition("Ready"),
-                _condition("ClusterReachable"),
-                _condition("Throttling"),
-            ],
-            "brokers": [{"id": broker, "pressure": "Within"} for broker in range(1, brokers + 1)],
-            "levels": [{"level": level, "state": "Contract"} for level in LEVELS],
-        },
-    }
+    policy, tier = yaml.safe_load_all(Path(__file__).with_suffix(".yaml").read_text())
+    policy["status"]["brokers"] = [
+        {"id": broker, "pressure": "Within"} for broker in range(1, brokers + 1)
+    ]
     tiers = []
-    each = members // 10
     for number in range(10):
-        names = [f"member-{number}-{place}" for place in range(each)]
-        tiers.append(
-            {
-                "apiVersion": "tidegate.io/v1alpha1",
-                "kind": "BusinessTier",
-                "metadata": _metadata(f"tier-{number}", f"t{number}"),
-                "spec": {
-                    "policyRef": {"name": "orders"},
-                    "level": LEVELS[number % 4],
-                    **(
-                        {"throttledRates": {"perPartition": {"fetch": "500k", "produce": "500k"}}}
-                        if number % 4
-                        else {}
-                    ),
-                    "members": [
-                        {
-                            "name": name,
-                            "user": name,
-                            "topics": [f"topic-{name}"],
-                            "contract": {"perPartition": {"fetch": "2M", "produce": "2M"}},
-                        }
-                        for name in names
-                    ],
-                },
-                "status": {
-                    "members": [
-                        {
-                            "name": name,
-                            "leaders": 12,
-                            "leaderSkew": "1.00",
-                            "quota": {"fetch": 4 * MB, "produce": 4 * MB},
-                            "contractTotal": {"fetch": 24 * MB, "produce": 24 * MB},
-                            "permittedTotal": {"fetch": 24 * MB, "produce": 24 * MB},
-                            "state": "Throttled"
-                            if number == 3 and place < throttled
-                            else "Contract",
-                        }
-                        for place, name in enumerate(names)
-                    ]
-                },
-            }
-        )
+        names = [f"member-{number}-{place}" for place in range(members // 10)]
+        one = deepcopy(tier)
+        one["metadata"] |= {"name": f"tier-{number}", "uid": f"t{number}"}
+        level = number % 4
+        one["spec"] |= {"level": LEVELS[level], "members": [_member(name) for name in names]}
+        if level == 0:
+            del one["spec"]["throttledRates"]
+        kept = throttled if number == 3 else 0
+        states = [_state(name, is_low=place < kept) for place, name in enumerate(names)]
+        tiers.append({**one, "status": {"members": states}})
     return Objects((policy,), tuple(tiers), heard_at_seconds=now)
 
 
-def _metadata(name: str, uid: str) -> dict[str, Any]:
+def _member(name: str) -> dict[str, Any]:
+    contract = {"perPartition": {"fetch": "2M", "produce": "2M"}}
+    return {"name": name, "user": name, "topics": [f"topic-{name}"], "contract": contract}
+
+
+def _state(name: str, *, is_low: bool) -> dict[str, Any]:
+    total = {"fetch": 24 * MB, "produce": 24 * MB}
     return {
         "name": name,
-        "namespace": "streaming",
-        "uid": uid,
-        "generation": 1,
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-    }
-
-
-def _condition(kind: str) -> dict[str, str]:
-    return {
-        "type": kind,
-        "status": "True",
-        "reason": "InSync",
-        "message": "as it should be",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "leaders": 12,
+        "leaderSkew": "1.00",
+        "quota": {"fetch": 4 * MB, "produce": 4 * MB},
+        "contractTotal": total,
+        "permittedTotal": total,
+        "state": "Throttled" if is_low else "Contract",
     }
 
 

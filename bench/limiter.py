@@ -12,19 +12,7 @@ from aiolimiter import AsyncLimiter
 from bench.limiter_waves import PEAKS, RATE, Replay, replay
 from bench.results import Figure, percentile
 from tidegate.limiter import Bucket, Limiter
-from tidegate.report.svg import (
-    WIDTH,
-    Markup,
-    Scale,
-    area,
-    bar,
-    horizontal_axis,
-    horizontal_line,
-    labelled,
-    svg_file,
-    text,
-    vertical_axis,
-)
+from tidegate.report import svg
 
 _REQUESTS, _ROUNDS, _WAITERS, _TURNS = 500_000, 5, 100_000, 500
 _PICTURE = Path("docs/limiter-waves.svg")
@@ -142,21 +130,23 @@ def _late_seconds() -> list[float]:
 
 
 def _draw(seen: Replay) -> None:
-    parts: list[Markup] = []
+    parts: list[svg.Markup] = []
     for tier, peak in enumerate(PEAKS):
         parts += [
-            bar(14 + 170 * tier, 42, 12, 12, class_=f"l{tier}"),
-            text(f"tier {tier}, peak {peak / 1e6:.0f} MB/s", 32 + 170 * tier, 52),
+            svg.bar(14 + 170 * tier, 42, 12, 12, class_=f"l{tier}"),
+            svg.text(f"tier {tier}, peak {peak / 1e6:.0f} MB/s", 32 + 170 * tier, 52),
         ]
     for top, title, rows in ((90, "asked for", seen.offered), (280, "let by", seen.passed)):
-        upward = Scale(0, 250, top + 150, top)
-        across = Scale(0, seen.seconds, 44, WIDTH - 20)
+        upward = svg.Scale(0, 250, top + 150, top)
+        across = svg.Scale(0, seen.seconds, 44, svg.WIDTH - 20)
         seconds = range(0, seen.seconds + 1, 60)
         parts += [
-            text(f"{title}, MB/s", across.begin, top - 9, class_="faint"),
-            vertical_axis(upward, labelled(range(0, 251, 50)), left=across.begin, right=across.end),
-            horizontal_axis(
-                across, labelled(seconds, "{:.0f} s".format), top=top, bottom=top + 150
+            svg.text(f"{title}, MB/s", across.begin, top - 9, class_="faint"),
+            svg.vertical_axis(
+                upward, svg.labelled(range(0, 251, 50)), left=across.begin, right=across.end
+            ),
+            svg.horizontal_axis(
+                across, svg.labelled(seconds, "{:.0f} s".format), top=top, bottom=top + 150
             ),
         ]
         base = [0.0] * seen.seconds
@@ -166,9 +156,9 @@ def _draw(seen: Replay) -> None:
                 [(across.at(at), upward.at(rate)) for at, rate in enumerate(each)]
                 for each in (above, base)
             )
-            parts.append(area(*edges, class_=f"l{tier}"))
+            parts.append(svg.area(*edges, class_=f"l{tier}"))
             base = above
         limit = upward.at(RATE / 1e6)
-        parts.append(horizontal_line(limit, across.begin, across.end, class_="limit"))
+        parts.append(svg.horizontal_line(limit, across.begin, across.end, class_="limit"))
     described = "Rates by tier, stacked, over seconds: what was asked for, and what was let by."
-    _PICTURE.write_text(svg_file("Three tiers at 100 MB/s", described, parts, height=460))
+    _PICTURE.write_text(svg.svg_file("Three tiers at 100 MB/s", described, parts, height=460))

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.results import Figure, percentile
@@ -110,16 +111,11 @@ def _memory(kafka: KafkaLab) -> Figure:
         kafka.create_topic(level, [[1]], config=_LEVEL)
     _fill(kafka, levels, _MEMORY_TOPICS * _MEMORY_RECORDS, b"v" * 2000, _TARGET)
     with _forwarding(kafka, queue, Guarantee.AT_LEAST_ONCE, levels) as process:
-        before = -1.0
-        while (now := _resident_mb(process.pid)) > before + 1 or now < 60:
+        before, resident = -1.0, psutil.Process(process.pid).memory_info
+        while (now := resident().rss / 2**20) > before + 1 or now < 60:
             before = now
             time.sleep(5)
     return Figure(f"delay queue: memory with {_MEMORY_TOPICS} full level topics", now, "MB", 200.0)
-
-
-def _resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def _queue(kafka: KafkaLab, prefix: str, delays: Sequence[int], *, topics: int = 1) -> QueueNames:

@@ -158,6 +158,21 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
 
 
+def percentiles(
+    what: str,
+    values: Sequence[float],
+    unit: str,
+    bounds: Mapping[int, float | None],
+    note: str = "",
+) -> list[Figure]:
+    """A figure for each percentile, with its bound; `note` is the last one's."""
+    figures = [
+        Figure(f"{what}, P{percent} of {len(values)}", percentile(values, percent), unit, bound)
+        for percent, bound in bounds.items()
+    ]
+    return [*figures[:-1], replace(figures[-1], note=note)]
+
+
 def median_of(figures: Sequence[Figure]) -> Figure:
     """The median of several measurements of the same, with the best and the worst beside it.
 
@@ -174,13 +189,6 @@ def median_of(figures: Sequence[Figure]) -> Figure:
 def with_note(figures: Sequence[Figure], note: str) -> list[Figure]:
     """The figures with a note on their measurement, after their own."""
     return [replace(one, note="; ".join(filter(None, [one.note, note]))) for one in figures]
-
-
-# Figures on disk, one file a part, so that parts can be measured one at a time and the page still
-# shows them all.
-#
-# The files are committed: measuring one part on another machine adds to what is there, and every
-# figure keeps its machine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +242,6 @@ class Records:
 
     def _path(self, part: str) -> Path:
         return self._folder / f"{part}.json"
-
-
-# The page docs/benchmarks.md: our figures with the machine they were measured on, and the peers'
-# beside them.
 
 
 _PEERS = (
@@ -339,14 +343,6 @@ def _surroundings(record: Record) -> str:
     return f"{record.load:g} | {taken}"
 
 
-# Measuring again where the host of this virtual machine gave its processors to others: such a run
-# measures the host.
-
-
-_STOLEN_PERCENT = 12.0
-_MOST_RUNS = 4
-
-
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The figures of one run.
@@ -355,28 +351,34 @@ class Measured:
     """
 
     figures: list[Figure]
-    keep: Callable[[], None]
+    keep: Callable[[], None] = lambda: None
 
 
 def quiet(
-    measure: Callable[[], Measured], *, times: Callable[[], ProcessorTimes] = ProcessorTimes.now
+    measure: Callable[[], Measured],
+    *,
+    times: Callable[[], ProcessorTimes] = ProcessorTimes.now,
+    runs: int = 1,
+    most_runs: int = 4,
+    stolen_percent: float = 12.0,
 ) -> list[Figure]:
-    """The figures of the first run from which the host took little.
+    """The figures of the first run from which the host took little, or the medians of `runs`.
 
-    After four, those of the run from which it took least.
+    After `most_runs`, those of the runs from which it took least: such a run measures the host.
     """
-    runs: list[tuple[float, Measured]] = []
-    while len(runs) < _MOST_RUNS and not any(stolen <= _STOLEN_PERCENT for stolen, _ in runs):
+    measured: list[tuple[float, Measured]] = []
+    while (
+        len(measured) < most_runs and sum(stolen <= stolen_percent for stolen, _ in measured) < runs
+    ):
         begun = times()
-        measured = measure()
-        runs.append((ProcessorShare.between(begun, times()).stolen_percent, measured))
-    stolen, best = min(runs, key=lambda run: run[0])
-    best.keep()
-    left_out = (
-        f"; {len(runs) - 1} runs from which it took more are left out" if len(runs) > 1 else ""
+        one = measure()
+        measured.append((ProcessorShare.between(begun, times()).stolen_percent, one))
+    chosen = sorted(measured, key=lambda one: one[0])[:runs]
+    for _, one in chosen:
+        one.keep()
+    left_out = len(measured) - runs
+    note = f"the host took at most {chosen[-1][0]:.0f} % of the processors" + (
+        f"; {left_out} runs from which it took more are left out" if left_out > 0 else ""
     )
-    note = f"the host took {stolen:.0f} % of the processors{left_out}"
-    return [
-        replace(figure, note="; ".join(filter(None, [figure.note, note])))
-        for figure in best.figures
-    ]
+    figures = zip(*(one.figures for _, one in chosen), strict=True)
+    return with_note([each[0] if runs == 1 else median_of(each) for each in figures], note)

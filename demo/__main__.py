@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from demo import script
 from demo.board import Board
 from demo.failover import TRIAL_BYTES_PER_SECOND, Play, carried_without_quota
 from demo.move_run import run_move
@@ -39,19 +40,6 @@ from demo.parts import (
 )
 from demo.report import report_html
 from demo.results_table import print_results
-from demo.script import (
-    HEALTHY_LEADERS,
-    LENGTHS,
-    NEEDED_BYTES_PER_SECOND,
-    QUICK_SCALE,
-    TOPIC,
-    USER,
-    Length,
-    Scale,
-    Windows,
-    played_phases,
-    scale_for,
-)
 from demo.summary import earlier_runs, keep_run, summary
 from demo.throttling import run_throttling
 from demo.usage_outcome import REPORT, TABLES
@@ -75,7 +63,7 @@ def main() -> int:
         print((__doc__ or "").strip())
         return 0
     console = _console()
-    length = _chosen(console, "DEMO", LENGTHS, default="full", what="demo")
+    length = _chosen(console, "DEMO", script.LENGTHS, default="full", what="demo")
     kind = _chosen(console, "KAFKA", KAFKAS, default=DEFAULT_KAFKA, what="Kafka")
     if length is None or kind is None:
         return _UNKNOWN_WISH
@@ -132,7 +120,7 @@ def _chosen(
 
 
 def run(
-    console: Console, length: Length, *, kind: KafkaKind, interruption: Interruption
+    console: Console, length: script.Length, *, kind: KafkaKind, interruption: Interruption
 ) -> Outcome:
     """Set up, play, take away; the outcome is complete when this returns."""
     _clear_outputs()
@@ -144,7 +132,7 @@ def run(
         "by side:"
     )
     with running_parts(log, OUTPUT, kind=kind, interruption=interruption) as parts:
-        scale = _tried_scale(parts, log) if length.tries_machine else QUICK_SCALE
+        scale = _tried_scale(parts, log) if length.tries_machine else script.QUICK_SCALE
         console.print(f"Contract per partition: {scale.reason}.\n", highlight=False)
         first = _failover(
             console, parts, scale=scale, windows=length.windows, interruption=interruption
@@ -175,19 +163,24 @@ def run(
 
 
 def _failover(
-    console: Console, parts: Parts, *, scale: Scale, windows: Windows, interruption: Interruption
+    console: Console,
+    parts: Parts,
+    *,
+    scale: script.Scale,
+    windows: script.Windows,
+    interruption: Interruption,
 ) -> Outcome:
     """Experiment 1; the outcome still lacks the others and `surroundings`."""
     board = Board(console.file)
-    partitions = len(HEALTHY_LEADERS)
+    partitions = len(script.HEALTHY_LEADERS)
     with (
-        quota_of_user(parts.kafka, board, USER) as quota,
-        watched_leaders(parts.kafka, board, topic=TOPIC, partitions=partitions) as leaders,
+        quota_of_user(parts.kafka, board, script.USER) as quota,
+        watched_leaders(parts.kafka, board, topic=script.TOPIC, partitions=partitions) as leaders,
         noted_events(parts.kube.kubeconfig, board),
         Play(parts, board, quota, leaders, scale=scale, windows=windows) as playing,
         interruption.reported(),
     ):
-        phases = played_phases(with_second_before=windows.measures_before_second_kill)
+        phases = script.played_phases(with_second_before=windows.measures_before_second_kill)
         results = tuple(playing.run_phase(phase) for phase in phases)
         return Outcome(
             scale,
@@ -230,14 +223,14 @@ def _clear_usage() -> None:
         shutil.rmtree(OUTPUT / name, ignore_errors=True)
 
 
-def _tried_scale(parts: Parts, log: SetupLog) -> Scale:
+def _tried_scale(parts: Parts, log: SetupLog) -> script.Scale:
     carried = log.timed(
         "trial of the machine, without quota",
-        lambda: carried_without_quota(parts.kafka, NEEDED_BYTES_PER_SECOND),
+        lambda: carried_without_quota(parts.kafka, script.NEEDED_BYTES_PER_SECOND),
     )
-    return scale_for(
+    return script.scale_for(
         carried,
-        tried_bytes_per_second=TRIAL_BYTES_PER_SECOND * len(HEALTHY_LEADERS),
+        tried_bytes_per_second=TRIAL_BYTES_PER_SECOND * len(script.HEALTHY_LEADERS),
         cores=os.cpu_count() or 1,
     )
 

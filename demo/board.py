@@ -5,8 +5,7 @@ experiment, the watches of Kafka and the readers of Kubernetes call from threads
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from demo.words import Mark, MarkKind
@@ -78,21 +77,3 @@ def recent_mean(rates: Sequence[float]) -> float:
     """The mean of the last sawtooth, or of what there is; 0 before the first second."""
     recent = rates[-SAWTOOTH_SECONDS:]
     return sum(recent) / len(recent) if recent else 0.0
-
-
-@contextmanager
-def repeated(look: Callable[[], None], *, seconds: float = 1.0) -> Iterator[None]:
-    """Call `look` every so many seconds in a thread, until the context is left."""
-    ended = threading.Event()
-
-    def run() -> None:
-        while not ended.wait(seconds):
-            look()
-
-    thread = threading.Thread(target=run, name="repeated", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

@@ -42,10 +42,6 @@ class Playing(Episode):
     processor: ProcessorShare
 
 
-# The bounds under Tidegate, each as one row with its verdict. The published way is shown beside it,
-# not judged.
-
-
 LIMIT_LOWERED = "Experiment 2: the limit drops to 50 MB/s"
 LIMIT_RAISED = "Experiment 3: the limit goes back to 1000 MB/s"
 # Rates are held this exactly over whole sawteeth, measured on Kafka 3.9.2.

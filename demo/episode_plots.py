@@ -7,49 +7,33 @@ from demo.script import BUSINESSES, CONTRACT, LEVELS, LIMIT, WANTED
 from demo.strip import LEFT, RIGHT, Strip, megabytes, time_axis
 from lab.episodes import NIC_MEAN_SECONDS
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
-from tidegate.report.svg import (
-    Markup,
-    Plot,
-    Point,
-    Rows,
-    Scale,
-    area,
-    bar,
-    horizontal_line,
-    line,
-    plot,
-    text,
-    vertical_line,
-)
+from tidegate.report import svg
 
 _NAME_HEIGHT = 13
 _QUOTA_TICKS = (1, 2, 5, 10, 20, 60)
 
 
-# Experiments 2 and 3: one episode; 0 on the time axis is when the limit was lowered
-
-
-def episode_plot(episode: Playing, key: str, title: str, description: str) -> Plot:
+def episode_plot(episode: Playing, key: str, title: str, description: str) -> svg.Plot:
     """What each tier got, and its quota; names stand at the lines, and above them what to see."""
     since = _seconds_since_the_limit(episode)
     across = _episode_scale(episode)
-    rates = Strip(across, Scale(0, megabytes(WANTED) * 1.25, 272, 52))
-    quotas = Strip(across, Scale(0.8, 90, 430, 320, is_logarithmic=True))
+    rates = Strip(across, svg.Scale(0, megabytes(WANTED) * 1.25, 272, 52))
+    quotas = Strip(across, svg.Scale(0.8, 90, 430, 320, is_logarithmic=True))
     parts = [
-        text(_what_to_see(episode), 0, 16, class_="strong"),
+        svg.text(_what_to_see(episode), 0, 16, class_="strong"),
         *_rates(episode, rates, since),
         quotas.axis("quota, MB/s", _QUOTA_TICKS),
         *_quotas(episode, quotas, since),
         *_limit_edges(episode, across, rates.top, quotas.bottom),
         time_axis(across, quotas.bottom, quotas.bottom + 4, "seconds since the limit was lowered"),
     ]
-    return plot(key, title, description, parts, height=quotas.bottom + 42)
+    return svg.plot(key, title, description, parts, height=quotas.bottom + 42)
 
 
-def pauses_plot(episode: Playing, key: str, title: str, description: str) -> Plot:
+def pauses_plot(episode: Playing, key: str, title: str, description: str) -> svg.Plot:
     """When clients received nothing; tier states too, if the policy's status was watched."""
     since, across = _seconds_since_the_limit(episode), _episode_scale(episode)
-    silent, states = Rows(17, top=24, left=LEFT), Rows(17, top=130, left=LEFT)
+    silent, states = svg.Rows(17, top=24, left=LEFT), svg.Rows(17, top=130, left=LEFT)
     bottom = states.at(len(LEVELS)) if episode.tiers else silent.at(len(LEVELS))
     parts = [
         *_level_names(silent, "no byte received"),
@@ -63,23 +47,25 @@ def pauses_plot(episode: Playing, key: str, title: str, description: str) -> Plo
         time_axis(across, bottom, bottom + 4, "seconds since the limit was lowered"),
     ]
     legend = [(state.lower(), state) for state in _STATES] if episode.tiers else []
-    return plot(key, title, description, parts, height=bottom + 42, legend=legend)
+    return svg.plot(key, title, description, parts, height=bottom + 42, legend=legend)
 
 
 def _seconds_since_the_limit(episode: Playing) -> Callable[[float], float]:
     return lambda at_seconds: at_seconds - episode.limited_at_seconds
 
 
-def _episode_scale(episode: Playing) -> Scale:
+def _episode_scale(episode: Playing) -> svg.Scale:
     since = _seconds_since_the_limit(episode)
-    return Scale(since(episode.began_seconds), since(episode.ended_seconds), LEFT, RIGHT)
+    return svg.Scale(since(episode.began_seconds), since(episode.ended_seconds), LEFT, RIGHT)
 
 
-def _limit_edges(episode: Playing, across: Scale, top: float, bottom: float) -> Iterator[Markup]:
+def _limit_edges(
+    episode: Playing, across: svg.Scale, top: float, bottom: float
+) -> Iterator[svg.Markup]:
     """When the limit was lowered, and when it was raised."""
     since = _seconds_since_the_limit(episode)
     for at in (0.0, since(episode.raised_at_seconds)):
-        yield vertical_line(across.at(at), top, bottom, class_="line promise dashed")
+        yield svg.vertical_line(across.at(at), top, bottom, class_="line promise dashed")
 
 
 def _what_to_see(episode: Playing) -> str:
@@ -100,7 +86,7 @@ _Since = Callable[[float], float]
 _STATES = ("Contract", "Stepping", "Throttled", "Relaxing")
 
 
-def _rates(episode: Playing, strip: Strip, since: _Since) -> Iterator[Markup]:
+def _rates(episode: Playing, strip: Strip, since: _Since) -> Iterator[svg.Markup]:
     """Tiers stacked as 12-second means, the NIC over them, and the limit while it is low.
 
     The NIC is drawn in single seconds and as 24-second means.
@@ -123,12 +109,12 @@ def _rates(episode: Playing, strip: Strip, since: _Since) -> Iterator[Markup]:
                 base, means(episode.moved_by(level), SAWTOOTH_SECONDS), strict=True
             )
         ]
-        yield area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
+        yield svg.area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
         base = top
         middles.append((base[-1] + lower) / 2)
     nic = means(episode.nic, NIC_MEAN_SECONDS)
-    yield line(strip.points(shown, means(episode.nic, 1)), class_="nic thin")
-    yield line(strip.points(shown, nic), class_="nic")
+    yield svg.line(strip.points(shown, means(episode.nic, 1)), class_="nic thin")
+    yield svg.line(strip.points(shown, nic), class_="nic")
     names = [f"{business.level} {business.user}" for business in BUSINESSES]
     yield from _names_at_the_end(
         strip, [*zip([*middles, nic[-1]], [*names, "NIC"], [*LEVELS, "nic"], strict=True)]
@@ -138,39 +124,43 @@ def _rates(episode: Playing, strip: Strip, since: _Since) -> Iterator[Markup]:
         strip.upward.at(limit),
         *(strip.across.at(at) for at in (0.0, since(episode.raised_at_seconds))),
     )
-    yield horizontal_line(y, left, right, class_="line over dashed")
-    yield text(f"limit {limit:g} MB/s", left + 6, y - 5, class_="over small halo")
+    yield svg.horizontal_line(y, left, right, class_="line over dashed")
+    yield svg.text(f"limit {limit:g} MB/s", left + 6, y - 5, class_="over small halo")
 
 
-def _names_at_the_end(strip: Strip, names: Sequence[tuple[float, str, str]]) -> Iterator[Markup]:
+def _names_at_the_end(
+    strip: Strip, names: Sequence[tuple[float, str, str]]
+) -> Iterator[svg.Markup]:
     """The name of each value at the right, from the lowest up, none over another."""
     above = strip.bottom
     for value, name, class_ in names:
         above = min(strip.upward.at(value) + 4, above - _NAME_HEIGHT)
-        yield text(name, RIGHT + 6, above, class_=f"{class_.lower()} named small")
+        yield svg.text(name, RIGHT + 6, above, class_=f"{class_.lower()} named small")
 
 
-def _quotas(episode: Playing, strip: Strip, since: _Since) -> Iterator[Markup]:
+def _quotas(episode: Playing, strip: Strip, since: _Since) -> Iterator[svg.Markup]:
     """Each tier's quota on a logarithmic scale, which shows halvings as equal steps."""
     for level in LEVELS:
         steps = episode.writes_of(level)
         times = [since(step.at_seconds) for step in steps] + [since(episode.ended_seconds)]
-        points: list[Point] = []
+        points: list[svg.Point] = []
         for step, begin, end in zip(steps, times, times[1:], strict=False):
             quota = megabytes(step.after or CONTRACT)
             points += strip.points((max(begin, strip.across.low), end), (quota, quota))
         if points:
-            yield line(points, class_=level.lower())
+            yield svg.line(points, class_=level.lower())
         if episode.written(level):
             lowest = min(episode.written(level), key=lambda step: step.after or CONTRACT)
             quota = megabytes(lowest.after or CONTRACT)
             ((x, y),) = strip.points((since(lowest.at_seconds),), (quota,))
-            yield text(
+            yield svg.text(
                 f"{level} {quota:.3g}", x + 6, y - 5, class_=f"{level.lower()} named small halo"
             )
 
 
-def _silences(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
+def _silences(
+    episode: Playing, rows: svg.Rows, across: svg.Scale, since: _Since
+) -> Iterator[svg.Markup]:
     """A bar for every second in which a tier's client received nothing."""
     for row, level in enumerate(LEVELS):
         for begin, seconds in episode.silences(level):
@@ -179,7 +169,9 @@ def _silences(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Ite
             )
 
 
-def _states(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
+def _states(
+    episode: Playing, rows: svg.Rows, across: svg.Scale, since: _Since
+) -> Iterator[svg.Markup]:
     """The state of each tier in the policy's status."""
     for row, level in enumerate(LEVELS):
         steps = [step for step in episode.tiers if step.level == level]
@@ -195,11 +187,11 @@ def _states(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Itera
             )
 
 
-def _time_bar(across: Scale, begin: float, end: float, top: float, class_: str) -> Markup:
-    return bar(across.at(begin), top + 3, across.at(end) - across.at(begin), 11, class_=class_)
+def _time_bar(across: svg.Scale, begin: float, end: float, top: float, class_: str) -> svg.Markup:
+    return svg.bar(across.at(begin), top + 3, across.at(end) - across.at(begin), 11, class_=class_)
 
 
-def _level_names(rows: Rows, title: str) -> Iterator[Markup]:
-    yield text(title, 0, rows.top - 9, class_="axis-title")
+def _level_names(rows: svg.Rows, title: str) -> Iterator[svg.Markup]:
+    yield svg.text(title, 0, rows.top - 9, class_="axis-title")
     for row, level in enumerate(LEVELS):
         yield rows.name(level, row)

@@ -19,23 +19,10 @@ from confluent_kafka.admin import (
 )
 from rich.console import Console
 
+from demo import script
 from demo.board import Board
 from demo.move_outcome import CLEAN_UP_SECONDS, LEADER_RATE, Move, MoveOutcome, moved_words
-from demo.parts import NAMESPACE, POLICY, REPLICATION_RESOURCES, Parts, filled_in
-from demo.script import (
-    BROKER,
-    FOLLOWED_TOPIC,
-    FOREIGN_LIST,
-    FOREIGN_RATE,
-    FOREIGN_RATE_BROKER,
-    MOVED_TO,
-    NIC,
-    NIC_LIMIT,
-    READER,
-    TOPIC,
-    UNTHROTTLED_TOPIC,
-    MoveLength,
-)
+from demo.parts import REPLICATION_RESOURCES, Parts, filled_in
 from demo.throttling import Stage, withdraw
 from demo.witnesses import foretold_by_metrics, noted_events, watched_throttles
 from demo.words import Interruption, Mark, MarkKind
@@ -47,7 +34,6 @@ TITLE = "Experiment 5, Tidegate"
 _FREE = "L0 reads what it wants"
 _FULL_FOR_SECONDS = 5
 _CATCHES_UP = 1.2
-_READY_TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.5
 _TIMEOUT_SECONDS = 20.0
 _FAST_NIC = 1_250_000_000
@@ -55,7 +41,7 @@ _KEPT = {"retention.bytes": "-1", "segment.bytes": str(64 << 20)}
 
 
 def run_move(
-    console: Console, parts: Parts, length: MoveLength, *, interruption: Interruption
+    console: Console, parts: Parts, length: script.MoveLength, *, interruption: Interruption
 ) -> tuple[MoveOutcome | None, tuple[Mark, ...]]:
     """Play both moves; also returns everything that happened, as marks.
 
@@ -69,34 +55,37 @@ def run_move(
             highlight=False,
         )
         return None, ()
-    board = Board(console.file, limit=NIC_LIMIT)
+    board = Board(console.file, limit=script.NIC_LIMIT)
     with interruption.reported():
         board.show_activity(TITLE_ALONE, "two topics of equal size are filled")
         withdraw(parts)
-        for topic in (UNTHROTTLED_TOPIC, FOLLOWED_TOPIC):
-            parts.kafka.create_topic(topic, [[BROKER]] * len(MOVED_TO), config=_KEPT)
+        for topic in (script.UNTHROTTLED_TOPIC, script.FOLLOWED_TOPIC):
+            parts.kafka.create_topic(topic, [[script.BROKER]] * len(script.MOVED_TO), config=_KEPT)
             fill_topic(
-                parts.kafka, topic, partitions=tuple(MOVED_TO), total_bytes=length.moved_bytes
+                parts.kafka,
+                topic,
+                partitions=tuple(script.MOVED_TO),
+                total_bytes=length.moved_bytes,
             )
         set_foreign_throttles(parts.kafka)
         with slow_nics(parts.kafka):
             return _play(parts, board, length), board.marks()
 
 
-def _play(parts: Parts, board: Board, length: MoveLength) -> MoveOutcome:
-    topics = (UNTHROTTLED_TOPIC, FOLLOWED_TOPIC, TOPIC)
+def _play(parts: Parts, board: Board, length: script.MoveLength) -> MoveOutcome:
+    topics = (script.UNTHROTTLED_TOPIC, script.FOLLOWED_TOPIC, script.TOPIC)
     with (
         watched_throttles(parts.kafka, board, topics=topics) as steps,
         noted_events(parts.kube.kubeconfig, board),
-        Stage(parts, board, [READER], title=TITLE_ALONE, run="move") as stage,
+        Stage(parts, board, [script.READER], title=TITLE_ALONE, run="move") as stage,
     ):
         foreign = steps[0].throttles
         stage.wait_until(lambda: _is_full(stage), _FREE)
-        unthrottled = _move(stage, UNTHROTTLED_TOPIC, length)
+        unthrottled = _move(stage, script.UNTHROTTLED_TOPIC, length)
         stage.title = TITLE
         stage.wait_until(lambda: _is_full(stage), _FREE)
         _declare(parts, board)
-        followed = _move(stage, FOLLOWED_TOPIC, length)
+        followed = _move(stage, script.FOLLOWED_TOPIC, length)
         stage.wait_until(
             lambda: steps[-1].throttles == foreign,
             "the throttles are taken away",
@@ -110,7 +99,7 @@ def _play(parts: Parts, board: Board, length: MoveLength) -> MoveOutcome:
             ended_seconds=ended,
             unthrottled=unthrottled,
             followed=followed,
-            read=stage.clients.by_user()[READER.user],
+            read=stage.clients.by_user()[script.READER.user],
             nic=nic,
             steps=tuple(steps),
             foretold=foretold_by_metrics(
@@ -125,11 +114,11 @@ def _play(parts: Parts, board: Board, length: MoveLength) -> MoveOutcome:
 
 def _is_full(stage: Stage) -> bool:
     """Whether L0 got what it wants in the last seconds, and caught up in none of them."""
-    newest = stage.clients.newest(_FULL_FOR_SECONDS)[READER.level]
-    return stage.all_full(_FULL_FOR_SECONDS) and max(newest) <= _CATCHES_UP * READER.demand
+    newest = stage.clients.newest(_FULL_FOR_SECONDS)[script.READER.level]
+    return stage.all_full(_FULL_FOR_SECONDS) and max(newest) <= _CATCHES_UP * script.READER.demand
 
 
-def _move(stage: Stage, topic: str, length: MoveLength) -> Move:
+def _move(stage: Stage, topic: str, length: script.MoveLength) -> Move:
     """Measure before, ask for the move, and wait for its end."""
     kafka, board = stage.parts.kafka, stage.board
     size = leaders_log_bytes(kafka, topic)
@@ -138,7 +127,7 @@ def _move(stage: Stage, topic: str, length: MoveLength) -> Move:
     requested = time.time()
     words = f"{topic}, {size / 1e6:.0f} MB, is moved: {moved_words()}"
     board.mark(requested, MarkKind.COMMAND, words)
-    kafka.admin.reassign({(topic, one): [to] for one, to in MOVED_TO.items()})
+    kafka.admin.reassign({(topic, one): [to] for one, to in script.MOVED_TO.items()})
     is_over = stage.wait_until(
         lambda: _is_moved(view, topic),
         f"{topic} is moved",
@@ -159,15 +148,17 @@ def _is_moved(view: AdminClient, topic: str) -> bool:
     except KafkaException:
         return False
     return {number: list(one.replicas) for number, one in partitions.items()} == {
-        number: [to] for number, to in MOVED_TO.items()
+        number: [to] for number, to in script.MOVED_TO.items()
     }
 
 
 def leaders_log_bytes(kafka: BrokersLab, topic: str) -> int:
     """The size of the topic's logs on the broker that leads it."""
-    data: Path = kafka.broker(BROKER).plan.directory / "data"
+    data: Path = kafka.broker(script.BROKER).plan.directory / "data"
     return sum(
-        file.stat().st_size for one in MOVED_TO for file in (data / f"{topic}-{one}").glob("*.log")
+        file.stat().st_size
+        for one in script.MOVED_TO
+        for file in (data / f"{topic}-{one}").glob("*.log")
     )
 
 
@@ -176,12 +167,8 @@ def _declare(parts: Parts, board: Board) -> None:
     board.mark(time.time(), MarkKind.COMMAND, "kubectl apply -f demo/replication.yaml")
     board.show_activity(TITLE, "kubectl apply -f demo/replication.yaml")
     declared = filled_in(REPLICATION_RESOURCES, parts.kafka, parts.prometheus.ready())
-    parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
-    ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
-    for what in (("bbp", POLICY), ("bt", "--all")):
-        parts.kube.kubectl(
-            "-n", NAMESPACE, *ready, *what, timeout_seconds=_READY_TIMEOUT_SECONDS + 10
-        )
+    parts.kubectl("apply", "-f", "-", document=declared)
+    parts.wait_for_ready()
 
 
 @contextmanager
@@ -189,7 +176,7 @@ def slow_nics(kafka: BrokersLab) -> Iterator[None]:
     """While it is open, no broker's NIC sends faster than this experiment's."""
     namespaces = [one.plan.namespace for one in kafka.brokers if one.plan.namespace is not None]
     for namespace in namespaces:
-        kafka.bridge.limit_egress(namespace, NIC)
+        kafka.bridge.limit_egress(namespace, script.NIC)
     try:
         yield
     finally:
@@ -199,16 +186,20 @@ def slow_nics(kafka: BrokersLab) -> Iterator[None]:
 
 def set_foreign_throttles(kafka: BrokersLab) -> None:
     """Set a rate and a list as somebody else would, where no move of the experiment passes."""
-    rate = ConfigEntry(LEADER_RATE, str(FOREIGN_RATE), incremental_operation=AlterConfigOpType.SET)
+    rate = ConfigEntry(
+        LEADER_RATE, str(script.FOREIGN_RATE), incremental_operation=AlterConfigOpType.SET
+    )
     replicas = ConfigEntry(
         "leader.replication.throttled.replicas",
-        FOREIGN_LIST,
+        script.FOREIGN_LIST,
         incremental_operation=AlterConfigOpType.SET,
     )
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     for resource in (
-        ConfigResource(ResourceType.BROKER, str(FOREIGN_RATE_BROKER), incremental_configs=[rate]),
-        ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[replicas]),
+        ConfigResource(
+            ResourceType.BROKER, str(script.FOREIGN_RATE_BROKER), incremental_configs=[rate]
+        ),
+        ConfigResource(ResourceType.TOPIC, script.TOPIC, incremental_configs=[replicas]),
     ):
         for answer in admin.incremental_alter_configs([resource]).values():
             answer.result(_TIMEOUT_SECONDS)

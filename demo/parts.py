@@ -22,7 +22,6 @@ from demo.script import REPLICAS, TOPIC, USER, USERS
 from demo.words import Interruption
 from lab import process
 from lab.doctor import refuse_missing
-from lab.java import start_java
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
@@ -32,10 +31,6 @@ from lab.operator import LISTENS_ON, console_command, operator_command
 from lab.packages import KAFKA_3, KAFKA_4, kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
-
-# A part that starts in a thread of its own while the caller starts others, and ends with the
-# caller's context. It knows no parts.
-
 
 T = TypeVar("T")
 
@@ -64,10 +59,6 @@ class Beside(Generic[T]):
     def ready(self) -> T:
         """What the part gave when it was open; raises what its opening raised."""
         return self._opened.result()
-
-
-# What the user declares in experiment 1: the files of `examples/`, with this run's addresses and
-# contract filled in, and enforced.
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -114,11 +105,6 @@ def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> N
             member["contract"]["perPartition"]["produce"] = str(contract_bytes_per_second)
 
 
-# What a Kafka administrator does by hand in this experiment: the topic, the fixed quota, and the
-# leader's way home.
-
-
-_TOOL_TIMEOUT_SECONDS = 60.0
 # Little is kept, so that a broker that comes back has little to catch up with.
 _TOPIC_CONFIG = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20)}
 
@@ -130,24 +116,12 @@ def create_topic(kafka: BrokersLab, assignment: tuple[tuple[int, ...], ...]) -> 
 
 def set_fixed_quota(kafka: BrokersLab, user: str, *, key: str, bytes_per_second: int) -> None:
     """Set Kafka's own quota for the user with kafka-configs; `key` is Kafka's name of it."""
-    entity = ("--entity-type", "users", "--entity-name", user)
-    with start_java(
+    kafka.run_tool(
         "kafka-configs",
         "kafka.admin.ConfigCommand",
-        arguments=[
-            "--bootstrap-server",
-            kafka.bootstrap_servers,
-            "--alter",
-            *entity,
-            "--add-config",
-            f"{key}={bytes_per_second}",
-        ],
-        options=["-Xmx128m"],
-        jars=kafka.brokers[0].plan.jars(),
-        directory=kafka.run.path / "kafka-configs",
-        namespace=kafka.client_namespace.name if kafka.client_namespace else None,
-    ) as tool:
-        tool.expect_success(_TOOL_TIMEOUT_SECONDS)
+        *("--alter", "--entity-type", "users", "--entity-name", user),
+        *("--add-config", f"{key}={bytes_per_second}"),
+    )
 
 
 def revive(kafka: BrokersLab, broker: int) -> None:
@@ -157,10 +131,6 @@ def revive(kafka: BrokersLab, broker: int) -> None:
     """
     kafka.broker(broker).start()
     kafka.restore_preferred_leaders(TOPIC)
-
-
-# What the user declares in experiments 2 and 3, and in 5: `throttling.yaml` and `replication.yaml`
-# with this run's addresses and source of the load filled in.
 
 
 RESOURCES = Path(__file__).parent / "throttling.yaml"
@@ -193,6 +163,7 @@ OPERATOR_LOG = "operator.log"
 CONSOLE_LOG = "console.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
+_READY_SECONDS = 60
 # No node pulls it: experiment 6 runs what the Deployment asks for as a process.
 _FORWARDER_IMAGE = "tidegate-forwarder"
 
@@ -258,6 +229,17 @@ class Parts:
     prometheus: Beside[PrometheusLab]
     kube: KubeApi
     operator: Process
+
+    def kubectl(self, *arguments: str, document: str = "") -> str:
+        """What kubectl says to this in the experiments' namespace; `document` is its input."""
+        return self.kube.kubectl(
+            *("-n", NAMESPACE, *arguments), input=document, timeout_seconds=_READY_SECONDS + 10
+        )
+
+    def wait_for_ready(self) -> None:
+        """Return once the policy and every tier are Ready."""
+        for what in (("bbp", POLICY), ("bt", "--all")):
+            self.kubectl("wait", "--for=condition=Ready", f"--timeout={_READY_SECONDS}s", *what)
 
 
 @dataclass(slots=True)

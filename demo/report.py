@@ -11,34 +11,10 @@ from itertools import groupby
 from jinja2 import Environment
 from markupsafe import Markup
 
-from demo import episode_plots, plots
+from demo import episode_plots, plots, script, shift_outcome
 from demo.episode import Playing, ThrottlingOutcome, left_out_words, throttling_checks
 from demo.move_outcome import Foretold, Move, MoveOutcome, moved_words
 from demo.outcome import Outcome
-from demo.script import (
-    BROKER,
-    BROKERS,
-    BUSINESSES,
-    CLIFF_SECONDS_BETWEEN_LEVELS,
-    CONTRACT,
-    HEALTHY_LEADERS,
-    HIGH_LIMIT,
-    LIMIT,
-    LOWERED,
-    NIC,
-    NIC_LIMIT,
-    READER,
-    USER,
-    WANTED,
-    cliff_mute_seconds,
-)
-from demo.shift_outcome import (
-    DELAY_SECONDS,
-    LATEST_SECONDS,
-    MESSAGE_BYTES,
-    MESSAGES_PER_SECOND,
-    RATE,
-)
 from demo.summary import EarlierRun
 from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome
 from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, Check, clock
@@ -57,10 +33,10 @@ def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
         outcome=outcome,
         earlier=earlier,
         style=template_text("page.css"),
-        user=USER,
+        user=script.USER,
         contract=contract,
-        promised=contract * len(HEALTHY_LEADERS),
-        brokers=BROKERS,
+        promised=contract * len(script.HEALTHY_LEADERS),
+        brokers=script.BROKERS,
         below=RATE_BELOW_PERCENT,
         above=RATE_ABOVE_PERCENT,
         checks=[
@@ -76,11 +52,13 @@ def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
 
 
 def _render(name: str, **context: object) -> str:
-    return (
-        _environment()
-        .get_template(name)
-        .render(plots=plots, episode_plots=episode_plots, **context)
-    )
+    modules = {
+        "plots": plots,
+        "episode_plots": episode_plots,
+        "script": script,
+        "queue": shift_outcome,
+    }
+    return _environment().get_template(name).render(modules, **context)
 
 
 @cache
@@ -94,23 +72,13 @@ def _megabytes(rate: float) -> str:
     return f"{rate / 1e6:g}"
 
 
-# Experiments 2 and 3
-
-
 def throttling_html(throttling: ThrottlingOutcome) -> str:
     """The part on experiments 2 and 3."""
-    most_muted = max(LOWERED, key=cliff_mute_seconds)
+    most_muted = max(script.LOWERED, key=script.cliff_mute_seconds)
     return _render(
         "throttling.html",
         outcome=throttling,
-        broker=BROKER,
-        businesses=BUSINESSES,
-        contract=CONTRACT,
-        wanted=WANTED,
-        limit=LIMIT,
-        high=HIGH_LIMIT,
-        between=CLIFF_SECONDS_BETWEEN_LEVELS,
-        mute=cliff_mute_seconds(most_muted),
+        mute=script.cliff_mute_seconds(most_muted),
         compared=list(_compared(throttling)),
         steps=list(_steps(throttling)),
         left_out="" if throttling.left_out is None else left_out_words(throttling.left_out),
@@ -140,7 +108,7 @@ def _figure(check: Check | None) -> str:
 
 
 def _writes(episode: Playing) -> str:
-    return str(sum(len(episode.written(each.level)) for each in BUSINESSES))
+    return str(sum(len(episode.written(each.level)) for each in script.BUSINESSES))
 
 
 def _nic_at_rest(episode: Playing) -> str:
@@ -179,9 +147,6 @@ def _quota(quota: int | None) -> str:
     return "no quota" if quota is None else f"{quota / 1e6:.2f} MB/s"
 
 
-# Usage
-
-
 def usage_html(usage: UsageOutcome) -> str:
     """The part on usage; if a command failed, its output."""
     if usage.stored is None or usage.witnesses is None:
@@ -191,7 +156,7 @@ def usage_html(usage: UsageOutcome) -> str:
         usage=usage,
         page=f"{REPORT}/report.html",
         tables=f"out/demo/{TABLES}",
-        delayed=[(one.level, usage.witnesses.held_back[one.level]) for one in LOWERED],
+        delayed=[(one.level, usage.witnesses.held_back[one.level]) for one in script.LOWERED],
         fetched=_total_bytes(usage.stored, "fetch"),
         produced=_total_bytes(usage.stored, "produce"),
     )
@@ -201,18 +166,11 @@ def _total_bytes(stored: StoredUsage, direction: str) -> int:
     return sum(moved for (_, one), moved in stored.by_broker.items() if one == direction)
 
 
-# Experiment 5
-
-
 def move_html(outcome: MoveOutcome) -> str:
     """The part on experiment 5."""
     return _render(
         "move.html",
         outcome=outcome,
-        broker=BROKER,
-        reader=READER,
-        nic=NIC,
-        limit=NIC_LIMIT,
         moved=moved_words(),
         compared=list(_moves_compared(outcome)),
         foretold=[_foretold_row(outcome, one) for one in outcome.foretold],
@@ -255,9 +213,6 @@ def _foretold_row(outcome: MoveOutcome, one: Foretold) -> tuple[str, str, str, s
     )
 
 
-# Experiment 6
-
-
 def shift_html(outcome: Outcome) -> str:
     """The part on experiment 6, which is played beside 2 and 3; empty where it was not."""
     if outcome.shift is None or outcome.throttling is None:
@@ -266,10 +221,4 @@ def shift_html(outcome: Outcome) -> str:
         "shift.html",
         outcome=outcome.shift,
         episode=outcome.throttling.tidegate,
-        broker=BROKER,
-        delay=DELAY_SECONDS,
-        latest=LATEST_SECONDS,
-        rate=RATE,
-        size=MESSAGE_BYTES,
-        per_second=MESSAGES_PER_SECOND,
     )

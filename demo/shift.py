@@ -14,12 +14,11 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from demo.board import repeated
 from demo.parts import NAMESPACE, Parts
 from demo.script import BROKER
 from demo.shift_outcome import DELAY_SECONDS, MESSAGE_BYTES, MESSAGES_PER_SECOND, Arrival
 from lab import process
-from lab.process import wait_until
+from lab.process import repeated, wait_until
 from tidegate.queues.names import DUE_HEADER, QueueNames
 
 SHIFT_RESOURCES = Path(__file__).parent / "shift.yaml"
@@ -123,14 +122,14 @@ def digests(parts: Parts, *, run: str) -> Iterator[Digests]:
             _say_that_it_runs(parts)
             yield messages
     finally:
-        parts.kube.kubectl("-n", NAMESPACE, "delete", "dq", QUEUE, "--wait", "--timeout=60s")
+        parts.kubectl("delete", "dq", QUEUE, "--wait", "--timeout=60s")
 
 
 def _say_that_it_runs(parts: Parts) -> None:
     """Write into the Deployment's status what Kubernetes' controllers would."""
     status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}
-    parts.kube.kubectl(
-        *("-n", NAMESPACE, "patch", "deployment", f"{QUEUE}-forwarders", "--type", "merge"),
+    parts.kubectl(
+        *("patch", "deployment", f"{QUEUE}-forwarders", "--type", "merge"),
         *("--subresource", "status", "-p", json.dumps({"status": status})),
     )
 
@@ -140,10 +139,8 @@ def _arguments(parts: Parts) -> list[str]:
     found: list[list[str]] = []
 
     def is_there() -> bool:
-        text = parts.kube.kubectl(
-            *("-n", NAMESPACE, "get", "deployments", "-o", "json"),
-            *("-l", f"tidegate.io/queue={QUEUE}"),
-        )
+        label = f"tidegate.io/queue={QUEUE}"
+        text = parts.kubectl("get", "deployments", "-o", "json", "-l", label)
         for one in json.loads(text)["items"]:
             found.append(one["spec"]["template"]["spec"]["containers"][0]["args"])
         return bool(found)

@@ -4,23 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
-from tidegate.report.svg import (
-    WIDTH,
-    Markup,
-    Point,
-    Scale,
-    bar,
-    element,
-    horizontal_axis,
-    horizontal_line,
-    labelled,
-    round_ticks,
-    text,
-    vertical_axis,
-    vertical_line,
-)
+from tidegate.report import svg
 
-LEFT, RIGHT = 56, WIDTH - 84  # at the right: the names of horizontal lines
+LEFT, RIGHT = 56, svg.WIDTH - 84  # at the right: the names of horizontal lines
 
 
 def megabytes(rate: float) -> float:
@@ -34,8 +20,8 @@ class Strip:
     It reaches from `top` to `bottom`.
     """
 
-    across: Scale
-    upward: Scale
+    across: svg.Scale
+    upward: svg.Scale
 
     @property
     def top(self) -> float:
@@ -45,19 +31,19 @@ class Strip:
     def bottom(self) -> float:
         return self.upward.begin
 
-    def points(self, times: Iterable[float], values: Iterable[float]) -> list[Point]:
+    def points(self, times: Iterable[float], values: Iterable[float]) -> list[svg.Point]:
         return [
             (self.across.at(time), self.upward.at(value))
             for time, value in zip(times, values, strict=True)
         ]
 
-    def axis(self, title: str, ticks: Iterable[float] | None = None) -> Markup:
+    def axis(self, title: str, ticks: Iterable[float] | None = None) -> svg.Markup:
         """Its scale along y, at round values if none are given."""
-        shown = labelled(ticks_of(self.upward) if ticks is None else ticks)
-        return vertical_axis(self.upward, shown, left=LEFT, right=RIGHT, title=title)
+        shown = svg.labelled(ticks_of(self.upward) if ticks is None else ticks)
+        return svg.vertical_axis(self.upward, shown, left=LEFT, right=RIGHT, title=title)
 
-    def vertical(self, at: float, class_: str) -> Markup:
-        return vertical_line(self.across.at(at), self.top, self.bottom, class_=f"line {class_}")
+    def vertical(self, at: float, class_: str) -> svg.Markup:
+        return svg.vertical_line(self.across.at(at), self.top, self.bottom, class_=f"line {class_}")
 
     def level(
         self,
@@ -67,7 +53,7 @@ class Strip:
         *,
         begin: float | None = None,
         end: float | None = None,
-    ) -> Markup:
+    ) -> svg.Markup:
         """A horizontal line from `begin` to `end`, or edge to edge, with its name at the right."""
         left, right = (
             self.across.at(edge) if edge is not None else side
@@ -75,25 +61,27 @@ class Strip:
         )
         y = self.upward.at(value)
         names = [
-            text(part, RIGHT + 6, y + 4 + 15 * row, class_=f"{class_} small")
+            svg.text(part, RIGHT + 6, y + 4 + 15 * row, class_=f"{class_} small")
             for row, part in enumerate(name.split("\n"))
         ]
-        return element("g", horizontal_line(y, left, right, class_=f"line {class_}"), *names)
+        return svg.element(
+            "g", svg.horizontal_line(y, left, right, class_=f"line {class_}"), *names
+        )
 
-    def span(self, begin: float, end: float, class_: str) -> Markup:
+    def span(self, begin: float, end: float, class_: str) -> svg.Markup:
         """A coloured background from one time to another."""
         left, right = self.across.at(begin), self.across.at(end)
-        return bar(
+        return svg.bar(
             left, self.top, right - left, self.bottom - self.top, class_=f"background {class_}"
         )
 
 
-def ticks_of(upward: Scale, *, count: int = 5) -> list[float]:
-    return [tick for tick in round_ticks(upward.high, count=count) if tick <= upward.high]
+def ticks_of(upward: svg.Scale, *, count: int = 5) -> list[float]:
+    return [tick for tick in svg.round_ticks(upward.high, count=count) if tick <= upward.high]
 
 
-def time_axis(across: Scale, top: float, bottom: float, title: str) -> Markup:
-    step = round_ticks(across.high - across.low, count=9)[1]
+def time_axis(across: svg.Scale, top: float, bottom: float, title: str) -> svg.Markup:
+    step = svg.round_ticks(across.high - across.low, count=9)[1]
     first = ceil(across.low / step)
     ticks = [step * place for place in range(first, int(across.high // step) + 1)]
-    return horizontal_axis(across, labelled(ticks), top=top, bottom=bottom, title=title)
+    return svg.horizontal_axis(across, svg.labelled(ticks), top=top, bottom=bottom, title=title)

@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Self
 
 from rich.console import Console
 
-from demo.board import Board, repeated
+from demo import script
+from demo.board import Board
 from demo.episode import Playing, ThrottlingOutcome, TierStep, played
 from demo.parts import (
-    NAMESPACE,
     POLICY,
     RESOURCES,
     Parts,
@@ -26,21 +25,6 @@ from demo.parts import (
     limit_patch,
     revive,
     set_fixed_quota,
-)
-from demo.script import (
-    BROKER,
-    BUSINESSES,
-    CLIFF_RAISED_AFTER_SECONDS,
-    CLIFF_SECONDS_BETWEEN_LEVELS,
-    CLIFF_WATCHED_SECONDS,
-    CONTRACT,
-    FEED_TOPIC,
-    HIGH_LIMIT,
-    LIMIT,
-    LOWERED,
-    SETTLE_SECONDS,
-    VICTIM,
-    ThrottlingLength,
 )
 from demo.shift import create_target, digests
 from demo.shift_outcome import ShiftOutcome
@@ -67,6 +51,7 @@ from lab.episodes import (
     wait_until,
 )
 from lab.load import ProcessorShare, ProcessorTimes
+from lab.process import Opened, repeated
 from lab.quota_watch import FETCH_KEY
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 
@@ -86,7 +71,7 @@ class Times:
     raised: float = 0.0
 
 
-class Stage:
+class Stage(Opened):
     """Fresh consumers of these businesses, what they get on the board, and waiting.
 
     It writes no quota. A context manager, because its consumers must end with it. `run` makes the
@@ -102,27 +87,20 @@ class Stage:
         self._businesses = businesses
         self._run = run
         self._prometheus = parts.prometheus.ready()
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            running = running_clients(
-                self.parts.kafka,
-                self._businesses,
-                topic=FEED_TOPIC,
-                run=self._run,
-                prefix="demo",
-                l0_catch_up_seconds=_PATIENT_SECONDS,
-            )
-            self.clients = stack.enter_context(running)
-            stack.enter_context(repeated(self._show_rates))
-            self._ticks = ProcessorTimes.now()
-            self.began = time.time()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _open(self, stack: ExitStack) -> None:
+        running = running_clients(
+            self.parts.kafka,
+            self._businesses,
+            topic=script.FEED_TOPIC,
+            run=self._run,
+            prefix="demo",
+            l0_catch_up_seconds=_PATIENT_SECONDS,
+        )
+        self.clients = stack.enter_context(running)
+        stack.enter_context(repeated(self._show_rates))
+        self._ticks = ProcessorTimes.now()
+        self.began = time.time()
 
     def wait(self, activity: str, seconds: float) -> None:
         """Let that much time pass."""
@@ -157,7 +135,7 @@ class Stage:
             self._prometheus,
             self.clients,
             operation=Operation.CONSUME,
-            broker=BROKER,
+            broker=script.BROKER,
             start_seconds=self.began,
             end_seconds=ended_seconds,
         )
@@ -183,16 +161,12 @@ class EpisodeStage(Stage):
     """One playing of experiments 2 and 3, with the watch that records its quotas."""
 
     def __init__(self, parts: Parts, board: Board, *, title: str, run: str) -> None:
-        super().__init__(parts, board, BUSINESSES, title=title, run=run)
+        super().__init__(parts, board, script.BUSINESSES, title=title, run=run)
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.quotas = stack.enter_context(quotas_of_levels(self.parts.kafka, self.board))
-            super().__enter__()
-            stack.callback(self._stack.close)
-            self.times = Times()
-            self._stack = stack.pop_all()
-        return self
+    def _open(self, stack: ExitStack) -> None:
+        self.quotas = stack.enter_context(quotas_of_levels(self.parts.kafka, self.board))
+        super()._open(stack)
+        self.times = Times()
 
     def command(self, text: str) -> None:
         """Show what a person does now."""
@@ -211,8 +185,8 @@ class EpisodeStage(Stage):
         ended = time.time()
         nic = self.nic_until(ended)
         return Playing(
-            limit=LIMIT,
-            businesses=BUSINESSES,
+            limit=script.LIMIT,
+            businesses=script.BUSINESSES,
             began_seconds=self.began,
             limited_at_seconds=self.times.limited,
             measured_from_seconds=self.times.measured_from,
@@ -228,13 +202,12 @@ class EpisodeStage(Stage):
 
 
 TITLE = "Experiments 2 and 3, Tidegate"
-_READY_TIMEOUT_SECONDS = 60
 _FULL_FOR_SECONDS = 14
 _MOST_MEASUREMENTS = 3
 
 
 def play_tidegate(
-    parts: Parts, board: Board, length: ThrottlingLength, *, run: str
+    parts: Parts, board: Board, length: script.ThrottlingLength, *, run: str
 ) -> tuple[Playing, ShiftOutcome]:
     """The whole episode; the policy and its tiers stay. `run` makes its file names unique."""
     declare(parts, board)
@@ -244,10 +217,10 @@ def play_tidegate(
         watched_tiers(parts.kube.kubeconfig, board) as tiers,
         noted_events(parts.kube.kubeconfig, board),
     ):
-        board.show_limit(HIGH_LIMIT)
+        board.show_limit(script.HIGH_LIMIT)
         stage.wait_for_full_load(length.free_seconds)
         stage.times.limited = time.time()
-        _patch_limit(stage, LIMIT)
+        _patch_limit(stage, script.LIMIT)
         stage.wait_until(
             lambda: _is_at_rest(stage),
             "tiers step down, L3 first",
@@ -255,7 +228,7 @@ def play_tidegate(
         )
         measure_at_rest(stage, length)
         stage.times.raised = time.time()
-        _patch_limit(stage, HIGH_LIMIT)
+        _patch_limit(stage, script.HIGH_LIMIT)
         stage.wait_until(
             lambda: _all_back(stage),
             "all return to their contracts",
@@ -273,43 +246,25 @@ def declare(parts: Parts, board: Board) -> None:
     """
     board.show_activity(TITLE, "kubectl apply -f demo/throttling.yaml")
     declared = filled_in(RESOURCES, parts.kafka, parts.prometheus.ready())
-    parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
-    parts.kube.kubectl(
-        "-n", NAMESPACE, "delete", "bt", "accounting", "reporting", "--ignore-not-found"
-    )
-    ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
-    parts.kube.kubectl(
-        "-n", NAMESPACE, *ready, "bt", "--all", timeout_seconds=_READY_TIMEOUT_SECONDS + 10
-    )
+    parts.kubectl("apply", "-f", "-", document=declared)
+    parts.kubectl("delete", "bt", "accounting", "reporting", "--ignore-not-found")
+    parts.wait_for_ready()
 
 
 def withdraw(parts: Parts) -> None:
     """Delete the policy if it is there, which gives every quota back, and then the tiers."""
-    timeout = _READY_TIMEOUT_SECONDS + 10
-    parts.kube.kubectl(
-        "-n",
-        NAMESPACE,
-        "delete",
-        "bbp",
-        POLICY,
-        "--ignore-not-found",
-        "--wait",
-        f"--timeout={_READY_TIMEOUT_SECONDS}s",
-        timeout_seconds=timeout,
-    )
-    parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "--all", timeout_seconds=timeout)
+    parts.kubectl("delete", "bbp", POLICY, "--ignore-not-found", "--wait", "--timeout=60s")
+    parts.kubectl("delete", "bt", "--all")
 
 
 def _patch_limit(stage: EpisodeStage, limit: int) -> None:
     patch = limit_patch(limit)
     stage.command(f"kubectl patch bbp {POLICY} --type merge -p '{patch}'")
-    stage.parts.kube.kubectl(
-        "-n", NAMESPACE, "patch", "bbp", POLICY, "--type", "merge", "-p", patch
-    )
+    stage.parts.kubectl("patch", "bbp", POLICY, "--type", "merge", "-p", patch)
     stage.board.show_limit(limit)
 
 
-def measure_at_rest(stage: EpisodeStage, length: ThrottlingLength) -> None:
+def measure_at_rest(stage: EpisodeStage, length: script.ThrottlingLength) -> None:
     """Measure from one sawtooth after the last write on.
 
     Where the tiers were at rest before this was called, that time counts. Where a quota is written
@@ -320,7 +275,7 @@ def measure_at_rest(stage: EpisodeStage, length: ThrottlingLength) -> None:
         last_write = max(
             (write.at_seconds for write in stage.quotas.writes()), default=stage.times.limited
         )
-        stage.times.measured_from = float(int(last_write + SETTLE_SECONDS))
+        stage.times.measured_from = float(int(last_write + script.SETTLE_SECONDS))
         stage.times.measured_seconds = length.measure_seconds
         left = stage.times.measured_from + length.measure_seconds + 1 - time.time()
         stage.wait("measuring the tiers at rest", max(0.0, left))
@@ -334,25 +289,27 @@ def _is_at_rest(stage: EpisodeStage) -> bool:
     Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was
     written for a while.
     """
-    if at_throttled_rates(stage.quotas.quotas(), BUSINESSES):
+    if at_throttled_rates(stage.quotas.quotas(), script.BUSINESSES):
         return True
     sent = stage.nic_rate(NIC_MEAN_SECONDS)
     return (
         is_quiet(stage.quotas.writes(), since=stage.times.limited)
         and sent is not None
-        and sent <= LIMIT * (1 + LIMIT_SLACK)
+        and sent <= script.LIMIT * (1 + LIMIT_SLACK)
     )
 
 
 def _all_back(stage: EpisodeStage) -> bool:
     """Every quota is the contract and all have got what they want for a while."""
-    return set(stage.quotas.quotas().values()) == {CONTRACT} and stage.all_full(_FULL_FOR_SECONDS)
+    return set(stage.quotas.quotas().values()) == {script.CONTRACT} and stage.all_full(
+        _FULL_FOR_SECONDS
+    )
 
 
 CLIFF_TITLE = "Experiments 2 and 3, the published way"
 
 
-def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
+def play_cliff(parts: Parts, board: Board, length: script.ThrottlingLength) -> Playing:
     """The published way on the same brokers: an administrator writes each throttled rate at once.
 
     L3 comes first, then one level every 30 s. Kafka mutes a client for as long as its window holds
@@ -360,17 +317,17 @@ def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
     quotas here, and they stay.
     """
     board.show_activity(CLIFF_TITLE, "an administrator writes the contracts")
-    for business in BUSINESSES:
-        set_fixed_quota(parts.kafka, business.user, key=FETCH_KEY, bytes_per_second=CONTRACT)
+    for business in script.BUSINESSES:
+        set_fixed_quota(parts.kafka, business.user, key=FETCH_KEY, bytes_per_second=script.CONTRACT)
     with EpisodeStage(parts, board, title=CLIFF_TITLE, run="cliff") as stage:
-        board.show_limit(HIGH_LIMIT)
+        board.show_limit(script.HIGH_LIMIT)
         stage.wait_for_full_load(length.free_seconds)
         stage.times.limited = time.time()
-        board.show_limit(LIMIT)
+        board.show_limit(script.LIMIT)
         _lower(stage)
         _measure_cliff(stage, length)
         _raise(stage)
-        watched = stage.times.limited + CLIFF_WATCHED_SECONDS - time.time()
+        watched = stage.times.limited + script.CLIFF_WATCHED_SECONDS - time.time()
         stage.wait_until(
             lambda: stage.all_full(_FULL_FOR_SECONDS),
             "waiting for the muted clients",
@@ -381,28 +338,29 @@ def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
 
 def _lower(stage: EpisodeStage) -> None:
     """L3, L2, L1, as long as the NIC is over its limit."""
-    for business in LOWERED:
-        sent = stage.nic_rate(SETTLE_SECONDS)
-        if sent is None or sent > LIMIT:
+    for business in script.LOWERED:
+        sent = stage.nic_rate(script.SETTLE_SECONDS)
+        if sent is None or sent > script.LIMIT:
             _write(stage, business.user, business.throttled or 0)
         stage.wait(
-            f"{business.level} was written; the next level follows", CLIFF_SECONDS_BETWEEN_LEVELS
+            f"{business.level} was written; the next level follows",
+            script.CLIFF_SECONDS_BETWEEN_LEVELS,
         )
 
 
-def _measure_cliff(stage: EpisodeStage, length: ThrottlingLength) -> None:
+def _measure_cliff(stage: EpisodeStage, length: script.ThrottlingLength) -> None:
     stage.times.measured_from = float(int(time.time()))
     stage.times.measured_seconds = length.measure_seconds
-    until_raise = stage.times.limited + CLIFF_RAISED_AFTER_SECONDS - time.time()
+    until_raise = stage.times.limited + script.CLIFF_RAISED_AFTER_SECONDS - time.time()
     stage.wait("measuring the tiers at rest", max(length.measure_seconds + 1.0, until_raise))
 
 
 def _raise(stage: EpisodeStage) -> None:
     """The limit is far away again: the contracts come back, the most important first."""
     stage.times.raised = time.time()
-    stage.board.show_limit(HIGH_LIMIT)
-    for business in reversed(LOWERED):
-        _write(stage, business.user, CONTRACT)
+    stage.board.show_limit(script.HIGH_LIMIT)
+    for business in reversed(script.LOWERED):
+        _write(stage, business.user, script.CONTRACT)
 
 
 def _write(stage: EpisodeStage, user: str, bytes_per_second: int) -> None:
@@ -411,7 +369,7 @@ def _write(stage: EpisodeStage, user: str, bytes_per_second: int) -> None:
 
 
 def run_throttling(
-    console: Console, parts: Parts, length: ThrottlingLength, *, interruption: Interruption
+    console: Console, parts: Parts, length: script.ThrottlingLength, *, interruption: Interruption
 ) -> tuple[ThrottlingOutcome, ShiftOutcome, tuple[Mark, ...]]:
     """Play both experiments both ways, as far as the length asks, and experiment 6 beside them.
 
@@ -420,9 +378,9 @@ def run_throttling(
     board = Board(console.file)
     with interruption.reported():
         board.show_activity(TITLE, "the killed broker comes back, and a topic is filled")
-        revive(parts.kafka, VICTIM)
-        parts.kafka.create_topic(FEED_TOPIC, ((BROKER,),))
-        fill_topic(parts.kafka, FEED_TOPIC)
+        revive(parts.kafka, script.VICTIM)
+        parts.kafka.create_topic(script.FEED_TOPIC, ((script.BROKER,),))
+        fill_topic(parts.kafka, script.FEED_TOPIC)
         create_target(parts)
         (tidegate, shift), left_out = played(
             lambda run: play_tidegate(parts, board, length, run=run), mark=board.mark

@@ -49,10 +49,6 @@ def rate_before(episode: Playing, level: str) -> float:
     return episode.moved_by(level).mean(first - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS)
 
 
-# The commands that the demo ends with, each as a user would type it in a clone, and one carried
-# out. It judges nothing.
-
-
 TABLES, REPORT = "usage-tables", "usage"
 _TIERS_OF_EXPERIMENT_1 = EXAMPLES / "10-tiers.yaml"
 _LONGEST_SECONDS = 600.0
@@ -155,17 +151,6 @@ class UserUsage:
     direction: str
     moved_bytes: int
     held_back_bytes: int
-    throttled_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class TierEpisodes:
-    """One tier in one direction: its throttle episodes, and the seconds below its contract."""
-
-    tier: str
-    direction: str
-    episodes: int
-    seconds_below: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +163,6 @@ class StoredUsage:
     end_ms: int
     by_broker: Mapping[Way, int]
     users: tuple[UserUsage, ...]
-    episodes: tuple[TierEpisodes, ...]
 
     def user(self, user: str, direction: str) -> UserUsage | None:
         """None for who is not in the tables."""
@@ -246,10 +230,6 @@ def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
     return total
 
 
-# Who saw the run's traffic without the tables: brokers' counters, consumers, and the quotas in
-# Kafka. Nothing here judges.
-
-
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """All until the tables' end, in bytes.
@@ -290,10 +270,6 @@ def witnesses(
             for one in BUSINESSES
         },
     )
-
-
-# The bounds of the demo's usage: tables against others that saw the same traffic without them. What
-# was not found is missed.
 
 
 USAGE = "Usage: the demo's own traffic, rolled up"
@@ -381,10 +357,6 @@ def _within(
     return within(
         USAGE, name, unit, expected=expected, measured=measured, below=percent, above=percent
     )
-
-
-# What the end of the demo leaves: the commands that were run, what the tables say, and what
-# witnesses say of the same time.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from demo.usage_outcome import (
     TABLES,
     Done,
     StoredUsage,
-    TierEpisodes,
     UsageCommands,
     UsageOutcome,
     UserUsage,
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CLIENT = ["tier", "user", "direction"]
-_TIER = ["tier", "direction"]
-_USED = ["bytes", "deferred_bytes", "throttled_seconds"]
-_STATES = ["throttle_episodes", "seconds_throttled", "seconds_relaxing"]
+_USED = ["bytes", "deferred_bytes"]
 _BROKER = ["broker", "direction"]
 
 
@@ -49,10 +46,7 @@ def stored_usage(folder: Path) -> StoredUsage:
 
     store = UsageStore.at(str(folder))
     brokers = store.rows("broker_5m")
-    clients, tiers = (
-        store.rows("usage_1h", columns=[*_CLIENT, *_USED]),
-        store.rows("tier_1h", columns=[*_TIER, *_STATES]),
-    )
+    clients = store.rows("usage_1h", columns=[*_CLIENT, *_USED])
     return StoredUsage(
         end_ms=max(brokers["window_start"].cast(pa.int64()).to_pylist()) + FIVE_MINUTES_MS,
         by_broker={
@@ -60,10 +54,6 @@ def stored_usage(folder: Path) -> StoredUsage:
             for broker, direction, moved in _sums(brokers, _BROKER, ["client_bytes"])
         },
         users=tuple(UserUsage(*row) for row in _sums(clients, _CLIENT, _USED)),
-        episodes=tuple(
-            TierEpisodes(tier, direction, episodes, throttled + relaxing)
-            for tier, direction, episodes, throttled, relaxing in _sums(tiers, _TIER, _STATES)
-        ),
     )
 
 

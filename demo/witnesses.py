@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
-from demo.board import Board, repeated
+from demo.board import Board
 from demo.episode import TierStep
 from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Foretold, Throttles, ThrottleStep
 from demo.parts import NAMESPACE, POLICY
@@ -29,6 +29,7 @@ from demo.script import BROKER, BROKERS, BUSINESSES
 from demo.words import MarkKind
 from lab.episodes import Operation
 from lab.kafka import BrokerPlan, BrokersLab, KafkaLab
+from lab.process import repeated
 from lab.prometheus import PrometheusLab
 from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWatch, QuotaWrite, watched_quotas
 from lab.rates import ByteSeries, growth, steady_mean
@@ -122,7 +123,7 @@ class LeaderWatch:
         """Return True as soon as `broker` leads `partition`, False after `timeout_seconds`."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._leader_now(partition) == broker, timeout_seconds
+                lambda: self.leaders().get(partition) == broker, timeout_seconds
             )
 
     def leader_elected_at(
@@ -130,19 +131,14 @@ class LeaderWatch:
     ) -> float | None:
         """When the partition first had another leader after that time; None = never."""
         with self._changed:
-            fitting = (
-                step
+            times = [
+                step.at_seconds
                 for step in self._leaders
-                if step.partition == partition and step.broker not in (-1, other_than)
-            )
-            return next(
-                (step.at_seconds for step in fitting if step.at_seconds >= after_seconds), None
-            )
-
-    def _leader_now(self, partition: int) -> int | None:
-        return next(
-            (step.broker for step in reversed(self._leaders) if step.partition == partition), None
-        )
+                if step.partition == partition
+                and step.broker not in (-1, other_than)
+                and step.at_seconds >= after_seconds
+            ]
+        return times[0] if times else None
 
     def take(self, step: LeaderStep) -> None:
         """Keep what the cluster said, from any thread."""
@@ -159,27 +155,23 @@ class LeaderWatch:
             )
 
 
-@contextmanager
 def watched_leaders(
     kafka: BrokersLab, board: Board, *, topic: str, partitions: int
-) -> Iterator[LeaderWatch]:
+) -> AbstractContextManager[LeaderWatch]:
     """A watch of this cluster, wherever it keeps its leaders; what is there now is known at once.
 
     Without ZooKeeper the first broker must run while the watch is open.
     """
-    watch = LeaderWatch(board)
-    with (
-        _leaders_of_zookeeper(kafka.zookeeper_connect, watch, topic, range(partitions))
-        if isinstance(kafka, KafkaLab)
-        else _leaders_of_metadata(kafka.brokers[0].plan, watch, topic, range(partitions))
-    ):
-        yield watch
+    watch, those = LeaderWatch(board), range(partitions)
+    if isinstance(kafka, KafkaLab):
+        return _leaders_of_zookeeper(kafka.zookeeper_connect, watch, topic, those)
+    return _leaders_of_metadata(kafka.brokers[0].plan, watch, topic, those)
 
 
 @contextmanager
 def _leaders_of_zookeeper(
     connect: str, watch: LeaderWatch, topic: str, partitions: range
-) -> Iterator[None]:
+) -> Iterator[LeaderWatch]:
     """A session of its own reads ZooKeeper; times are ZooKeeper's modification times."""
 
     def on_leader(partition: int, data: bytes | None, stat: Any, _event: object) -> None:
@@ -187,21 +179,20 @@ def _leaders_of_zookeeper(
             watch.take(LeaderStep(stat.last_modified, partition, int(json.loads(data)["leader"])))
 
     session = KazooClient(hosts=connect, read_only=True)
-    try:
+    with ExitStack() as stack:
+        stack.callback(session.close)
+        stack.callback(session.stop)
         session.start(timeout=_START_TIMEOUT_SECONDS)
         for partition in partitions:
             path = f"/brokers/topics/{topic}/partitions/{partition}/state"
             session.DataWatch(path, partial(on_leader, partition))
-        yield
-    finally:
-        session.stop()
-        session.close()
+        yield watch
 
 
 @contextmanager
 def _leaders_of_metadata(
     broker: BrokerPlan, watch: LeaderWatch, topic: str, partitions: range
-) -> Iterator[None]:
+) -> Iterator[LeaderWatch]:
     """One broker is asked ten times a second.
 
     A leader is taken for elected when the last answer without it came: a tenth of a second early
@@ -225,7 +216,7 @@ def _leaders_of_metadata(
 
     ask(_START_TIMEOUT_SECONDS)
     with repeated(ask_again, seconds=_LEADERS_POLL_SECONDS):
-        yield
+        yield watch
 
 
 def _admin(bootstrap_servers: str) -> AdminClient:

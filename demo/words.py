@@ -54,10 +54,6 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-# Expected against measured: every bound of the experiment as one row, and whether it was kept. It
-# measures nothing.
-
-
 # How exactly a broker holds its quota over whole sawteeth, measured on Kafka 3.9.2.
 RATE_BELOW_PERCENT = 10
 RATE_ABOVE_PERCENT = 5

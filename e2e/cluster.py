@@ -24,7 +24,7 @@ class Cluster(Protocol):
     def kubectl(
         self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0
     ) -> str:
-        """What kubectl writes; `lab.kubernetes.tools.KubectlFailed` when it fails."""
+        """What kubectl writes; `lab.process.CommandFailed` when it fails."""
 
     def load_image(self, archive: Path) -> None:
         """Have every node hold the image of a docker archive."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster import Cluster
-from lab.kubernetes.tools import Helm, KubectlFailed
-from lab.process import wait_until
+from lab.kubernetes.tools import Helm
+from lab.process import CommandFailed, wait_until
 
 CHART = Path(__file__).parents[1] / "charts" / "tidegate"
 NAMESPACE = "tidegate-system"
@@ -71,7 +71,7 @@ class Release:
         self._kubectl("delete", "namespace", NAMESPACE, "--timeout=90s", timeout_seconds=100.0)
 
     def test(self) -> str:
-        """`helm test`, whose Pod asks every replica; `HelmFailed` when one does not answer as
+        """`helm test`, whose Pod asks every replica; `CommandFailed` when one does not answer as
         Tidegate.
         """
         return self._helm.run("test", _NAME, f"--namespace={NAMESPACE}", timeout_seconds=120.0)
@@ -149,7 +149,7 @@ class Release:
         """Empty for a Pod that has gone since it was listed, or has not begun."""
         try:
             return self._kubectl("logs", pod)
-        except KubectlFailed as failed:
+        except CommandFailed as failed:
             if not any(reason in failed.stderr for reason in ("NotFound", "waiting to start")):
                 raise
             return ""

@@ -11,8 +11,7 @@ from typing import Any
 
 from e2e.cluster import Cluster
 from e2e.declared import Document
-from lab.kubernetes.tools import KubectlFailed
-from lab.process import wait_until
+from lab.process import CommandFailed, wait_until
 
 _TIMEOUT_SECONDS = 60.0
 
@@ -48,7 +47,7 @@ class Scenario:
                 "-",
                 input=json.dumps(document),
             )
-        except KubectlFailed as refused:
+        except CommandFailed as refused:
             return refused.stderr
         raise AssertionError(f"{document['kind']} {document['metadata']['name']} was accepted")
 

@@ -3,8 +3,6 @@
 Both go into out/image/.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
@@ -15,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from image import packages
-from image.build_tools import run
 from image.cuts import Saving
 from image.layers import (
     CONSOLE,
@@ -30,10 +27,7 @@ from image.layers import (
 )
 from image.rootfs import add_rollup_parts, make_all
 from lab.errors import LabError
-
-# How large the image is, layer by layer, and what each thing that was left out would have added:
-# for people to read.
-
+from lab.process import output_of
 
 _ROW = "{:<10}{:>14}{:>14}  {}"
 
@@ -96,10 +90,10 @@ def digests(*options: str) -> Iterator[str]:
             _copy_sources(sources)
             build = [sys.executable, "-m", "image", "--digest", *options]
             command = ["sh", "-c", 'umask "$0"; exec "$@"', umask, *build]
-            yield run(
+            yield output_of(
                 command,
                 timeout_seconds=_BUILD_TIMEOUT_SECONDS,
-                directory=sources,
+                working_directory=sources,
                 environment=_environment(place),
             ).strip()
 

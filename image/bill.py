@@ -5,14 +5,11 @@ layers themselves, so it names what is in them and not what was meant to be. The
 same bill.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.parser import BytesParser
@@ -33,41 +30,12 @@ from packageurl import PackageURL
 from image.layers import BuiltImage
 from lab.errors import LabError
 
-# Jars as a bill of materials names them: what each says of itself, and its hashes, by which
-# scanners know those that say nothing.
-
-
 _NAME = re.compile(r"(?P<name>.+?)-(?P<version>\d.*)")
 _COORDINATES = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<name>[^/]+)/pom\.properties")
 
 
-@dataclass(frozen=True)
-class Jar:
-    """A jar by its name and hashes.
-
-    `group` is empty where the jar does not name it, or where it holds other jars and names several.
-    """
-
-    group: str
-    name: str
-    version: str
-    sha1: str
-    sha256: str
-
-
-def jar(file_name: str, content: bytes) -> Jar:
-    """A jar from its file `NAME-VERSION.jar`.
-
-    `version` is empty where the file name has none. Raises `BadZipFile` for another file.
-    """
-    stem = file_name.removesuffix(".jar")
-    named = _NAME.fullmatch(stem)
-    name, version = (named["name"], named["version"]) if named else (stem, "")
-    sha1 = hashlib.sha1(content, usedforsecurity=False).hexdigest()
-    return Jar(_group(name, content), name, version, sha1, hashlib.sha256(content).hexdigest())
-
-
 def _group(name: str, content: bytes) -> str:
+    """Empty where the jar does not name it, or where it holds other jars and names several."""
     with zipfile.ZipFile(BytesIO(content)) as packed:
         named = [found for entry in packed.namelist() if (found := _COORDINATES.fullmatch(entry))]
     groups = {found["group"] for found in named if found["name"] == name}
@@ -125,21 +93,29 @@ def python_component(metadata: Message) -> Component:
     return _component(name, version, purl, str(metadata.get("Summary", "")), licence=licence)
 
 
-def jar_component(found: Jar) -> Component:
-    """A jar by its coordinates where it names them, and by its hashes."""
-    purl = PackageURL("maven", found.group, found.name, found.version) if found.group else None
-    hashes = [
-        HashType(alg=HashAlgorithm.SHA_1, content=found.sha1),
-        HashType(alg=HashAlgorithm.SHA_256, content=found.sha256),
-    ]
+def jar_component(file_name: str, content: bytes) -> Component:
+    """A jar from its file `NAME-VERSION.jar`, by its coordinates where it names them, and by its
+    hashes, by which scanners know those that do not.
+
+    `version` is empty where the file name has none. Raises `BadZipFile` for another file.
+    """
+    stem = file_name.removesuffix(".jar")
+    named = _NAME.fullmatch(stem)
+    name, version = (named["name"], named["version"]) if named else (stem, "")
+    group = _group(name, content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    sha1 = hashlib.sha1(content, usedforsecurity=False).hexdigest()
     return Component(
-        name=found.name,
-        group=found.group or None,
-        version=found.version or None,
+        name=name,
+        group=group or None,
+        version=version or None,
         type=ComponentType.LIBRARY,
-        bom_ref=f"jar:{found.sha256}",
-        purl=purl,
-        hashes=hashes,
+        bom_ref=f"jar:{sha256}",
+        purl=PackageURL("maven", group, name, version) if group else None,
+        hashes=[
+            HashType(alg=HashAlgorithm.SHA_1, content=sha1),
+            HashType(alg=HashAlgorithm.SHA_256, content=sha256),
+        ],
     )
 
 
@@ -157,7 +133,7 @@ def _components(layer: Path) -> Iterator[Component]:
             if made and content:
                 yield made(BytesParser().parse(content, headersonly=True))
             elif (named := _JAR.fullmatch(member.name)) and (packed := tar.extractfile(member)):
-                yield jar_component(jar(named["name"], packed.read()))
+                yield jar_component(named["name"], packed.read())
 
 
 def _component(

@@ -3,17 +3,13 @@
 It makes records right and compiles modules.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib
-import os
-import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.errors import LabError
+from lab.process import output_of
 
 # RECORD, in which every Python package lists its files with their hashes: made true again after
 # files were left out or changed.
@@ -45,10 +41,6 @@ def _row(site: Path, name: str, *, unhashed: Path) -> tuple[str, str, str]:
     return name, f"sha256={digest}", str(len(content))
 
 
-# Programs of Debian's that are run from where they were unpacked, with their own loader and
-# libraries: not this machine's.
-
-
 def from_tree(program: Path, *, base: Path, more_libraries: tuple[Path, ...] = ()) -> list[str]:
     """The words that start `program` with the C library unpacked in `base`.
 
@@ -62,43 +54,6 @@ def from_tree(program: Path, *, base: Path, more_libraries: tuple[Path, ...] = (
         )
     libraries = ":".join(str(place) for place in (loaders[0].parent, *more_libraries))
     return [str(loaders[0]), "--library-path", libraries, str(program)]
-
-
-def run(
-    argv: Sequence[str | Path],
-    *,
-    timeout_seconds: float,
-    environment: Mapping[str, str] | None = None,
-    directory: Path | None = None,
-) -> str:
-    """What the program writes to standard output.
-
-    `environment` is all it gets; None hands on this process's own. Raises `LabError` with the end
-    of its words when it fails, cannot be started, or has not ended in time.
-    """
-    shown = Path(argv[0]).name
-    env = os.environ if environment is None else environment
-    try:
-        done = subprocess.run(
-            argv, env=env, cwd=directory, capture_output=True, text=True, timeout=timeout_seconds
-        )
-    except subprocess.TimeoutExpired:
-        raise LabError(
-            f"{shown} had not ended after {timeout_seconds:g} s and was stopped. Run it again."
-        ) from None
-    except OSError as error:
-        raise LabError(
-            f"{shown} cannot be started: {error.strerror}. `make doctor` says what this machine "
-            f"lacks."
-        ) from error
-    if done.returncode != 0:
-        said = "\n".join(f"  {line}" for line in (done.stdout + done.stderr).splitlines()[-20:])
-        raise LabError(f"{shown} ended with code {done.returncode}. It said:\n{said}")
-    return done.stdout
-
-
-# An image for a processor that is not this machine's: nothing of it runs here, so what could be
-# wrong with it is looked for.
 
 
 _ELF = b"\x7fELF"
@@ -179,7 +134,7 @@ def compile_modules(tree: Path, folder: str, *, base: Path) -> None:
     """
     python = from_tree(base / "usr/bin/python3.11", base=base)
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/"]
-    run(
+    output_of(
         [*python, "-m", "compileall", *options, str(tree / folder)],
         timeout_seconds=_TIMEOUT_SECONDS,
         environment={"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0"},

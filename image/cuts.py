@@ -4,17 +4,19 @@ Licences, copyright files and *.dist-info stay: people and scanners need them. S
 file: an error's traceback shows its lines.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from image.build_tools import from_tree, run
-from image.packages import MACHINE
+from image.build_tools import from_tree
+from image.packages import MACHINE, SITE
+from image.spark_start import JAVA_HOME, SPARK_HOME
 from lab import packages
+from lab.process import output_of
 
 
 @dataclass(frozen=True)
@@ -39,142 +41,37 @@ class Saving:
 
 
 _PYTHON = "usr/lib/python3.11"
-_EXTENSIONS = f"{_PYTHON}/lib-dynload"
+_PLACES = {
+    "site": SITE,
+    "python": _PYTHON,
+    "extensions": f"{_PYTHON}/lib-dynload",
+    "java": JAVA_HOME,
+    "spark": SPARK_HOME,
+    "jars": f"{SPARK_HOME}/jars",
+}
 
-DEBIAN = (
-    Cut(
-        "conversions between character sets (gconv), which Python has its own of",
-        ("usr/lib/*/gconv",),
-    ),
-    Cut("manuals and change logs", ("usr/share/doc/*/*",), but=("usr/share/doc/*/copyright",)),
-    Cut(
-        "Debian's helpers for installing and packaging",
-        (
-            "usr/share/man",
-            "usr/share/info",
-            "usr/share/lintian",
-            "usr/share/binfmts",
-            "usr/share/base-files",
-            "usr/share/dict",
-            "usr/share/ca-certificates",  # they are in the bundle by now
-            "usr/lib/binfmt.d",
-            "usr/sbin/update-ca-certificates",
-            "etc/ca-certificates",
-            "etc/update-motd.d",
-            "etc/default",
-            "etc/skel",
-            "etc/profile.d",
-            "etc/issue*",
-        ),
-    ),
-    Cut(
-        "OpenSSL's engines and legacy algorithms", ("usr/lib/*/engines-3", "usr/lib/*/ossl-modules")
-    ),
-    Cut(
-        "libraries that nothing loads: for debugging, for NIS and Hesiod, for vector "
-        "mathematics, the XML parser's twin",
-        tuple(
-            f"usr/lib/*/lib{name}.so*"
-            for name in (
-                "c_malloc_debug",
-                "memusage",
-                "pcprofile",
-                "thread_db",
-                "nsl",
-                "nss_compat",
-                "nss_hesiod",
-                "mvec",
-                "expatw",
-            )
-        ),
-    ),
-    Cut(
-        "Python's own tests",
-        (
-            f"{_EXTENSIONS}/_test*.so",
-            f"{_EXTENSIONS}/_ctypes_test*.so",
-            f"{_EXTENSIONS}/_xx*.so",
-            f"{_EXTENSIONS}/xx*.so",
-        ),
-    ),
-    Cut(
-        "extension modules without the library they would load (databases, terminals, NIS)",
-        tuple(
-            f"{_EXTENSIONS}/{name}.cpython*.so"
-            for name in (
-                "_crypt",
-                "_curses",
-                "_curses_panel",
-                "_dbm",
-                "_sqlite3",
-                "_uuid",
-                "nis",
-                "readline",
-            )
-        ),
-    ),
-    Cut(
-        "East Asian character sets, sound",
-        tuple(
-            f"{_EXTENSIONS}/{name}*.so"
-            for name in ("_codecs_", "_multibytecodec", "audioop", "ossaudiodev")
-        ),
-    ),
-    Cut(
-        "parts of the standard library for desktops, manuals, packaging and moving to Python 3",
-        tuple(
-            f"{_PYTHON}/{name}"
-            for name in (
-                "config-3.11-*",
-                "ctypes/test",
-                "curses",
-                "dbm",
-                "distutils",
-                "lib2to3",
-                "pydoc_data",
-                "sqlite3",
-                "test",
-                "turtle.py",
-            )
-        ),
-    ),
-)
 
-_SITE = "usr/local/lib/python3.11/dist-packages"
-# when and from where it installed: not the same each time
-_INSTALLERS_NOTES = (f"{_SITE}/.lock", f"{_SITE}/*.dist-info/uv_cache.json")
+def table(name: str) -> dict[str, Any]:
+    """The table of that name beside this file. Only modules here with the same name read it."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text())
 
-PACKAGES = (
-    Cut(
-        "a second Kubernetes client, for asyncio, that is never imported",
-        (f"{_SITE}/kubernetes/aio",),
-    ),
-    Cut(
-        "colours for programming languages",
-        (f"{_SITE}/pygments/lexers/*.py",),
-        but=(f"{_SITE}/pygments/lexers/_*.py",),
-    ),
-    Cut(
-        "tests of packages",
-        tuple(f"{_SITE}/*/{name}" for name in ("tests", "test", "testing", "_testcapi*.so")),
-    ),
-    Cut(
-        "sources of compiled modules",
-        tuple(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi")),
-    ),
-    Cut("hints for type checkers", (f"{_SITE}/**/*.pyi",)),
-    Cut(
-        "commands that packages bring, manuals, the installer's own notes",
-        (f"{_SITE}/bin", f"{_SITE}/share", *_INSTALLERS_NOTES),
-    ),
-)
 
-OWN = (
-    Cut(
-        "a command for another Python, the installer's own notes",
-        (f"{_SITE}/bin", *_INSTALLERS_NOTES),
-    ),
-)
+def named(listed: Iterable[Mapping[str, Any]]) -> tuple[Cut, ...]:
+    """The cuts of a section of a table."""
+    return tuple(
+        Cut(
+            one["name"],
+            (
+                *(f"{_PLACES['jars']}/{jar}.jar" for jar in one.get("jars", ())),
+                *(glob.format_map(_PLACES) for glob in one.get("globs", ())),
+            ),
+            tuple(glob.format_map(_PLACES) for glob in one.get("but", ())),
+        )
+        for one in listed
+    )
+
+
+DEBIAN, PACKAGES, OWN = (named(table("cuts")[part]) for part in ("debian", "packages", "own"))
 
 
 def apply(cuts: Sequence[Cut], tree: Path) -> list[Saving]:
@@ -213,9 +110,14 @@ SPOKEN_APIS = ("custom_objects_api",)
 _NAMED_KIND = re.compile(r"^\s*from kubernetes\.client\.models\.(\w+) import", re.MULTILINE)
 
 
-def take_out_the_rest(site: Path) -> Saving:
-    """Remove what `SPOKEN_APIS` cannot reach of the calls and kinds below `site`/kubernetes."""
+def take_out_the_rest(site: Path) -> list[Saving]:
+    """Remove what `SPOKEN_APIS` cannot reach of the calls and kinds below `site`/kubernetes.
+
+    Nothing where the client is not there.
+    """
     client = site / "kubernetes" / "client"
+    if not client.is_dir():
+        return []
     spoken = [client / "api" / f"{name}.py" for name in SPOKEN_APIS]
     kept = {*spoken, *_reachable_kinds(spoken, models=client / "models")}
     modules = [*(client / "api").glob("*_api.py"), *(client / "models").glob("[!_]*.py")]
@@ -223,11 +125,8 @@ def take_out_the_rest(site: Path) -> Saving:
     saved_bytes = sum(path.stat().st_size for path in gone)
     for path in gone:
         path.unlink()
-    return Saving(
-        "the Kubernetes client's calls and kinds that the operator does not use",
-        files=len(gone),
-        saved_bytes=saved_bytes,
-    )
+    name = "the Kubernetes client's calls and kinds that the operator does not use"
+    return [Saving(name, files=len(gone), saved_bytes=saved_bytes)]
 
 
 def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
@@ -266,7 +165,7 @@ def take_out(tree: Path, *, base: Path, machine: str = MACHINE) -> Saving:
     )
     modules = sorted(path for path in tree.rglob("*.so") if not path.is_symlink())
     before = [path.stat().st_size for path in modules]
-    run([*strip, "--strip-debug", *modules], timeout_seconds=_STRIP_TIMEOUT_SECONDS)
+    output_of([*strip, "--strip-debug", *modules], timeout_seconds=_STRIP_TIMEOUT_SECONDS)
     saved = [size - path.stat().st_size for size, path in zip(before, modules, strict=True)]
     return Saving(
         "debug information in compiled modules",

@@ -5,8 +5,6 @@ libraries for fonts and sound. What is here has the same bytes each time, but fo
 gets the same security updates.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -15,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image import build_tools, cuts, packages, spark_start
-from image.build_tools import run
 from image.cuts import Cut, Saving, apply
 from image.spark_start import JAVA_HOME, SPARK_HOME
 from lab import packages as debian_packages
 from lab.errors import LabError
+from lab.process import output_of
 
 # The Python packages that only rollups need, PySpark with its jars above all, and what of them is
 # left out.
@@ -33,112 +31,9 @@ _SITE = packages.SITE
 _JARS = f"{SPARK_HOME}/jars"
 
 
-def _jars(*globs: str) -> tuple[str, ...]:
-    return tuple(f"{_JARS}/{glob}.jar" for glob in globs)
-
-
-JARS = (
-    Cut(
-        "Spark's state of streams, and the databases it lies in",
-        _jars("rocksdbjni-*", "leveldbjni-*"),
-    ),
-    Cut(
-        "Hive, its metastore and its server",
-        (
-            *_jars(
-                "hive-[!s]*",
-                "hive-serde-*",
-                "hive-service-*",
-                "hive-shims*",
-                "spark-hive*",
-                "derby*",
-                "datanucleus-*",
-                "javax.jdo-*",
-            ),
-            *_jars(
-                "jdo-api-*",
-                "HikariCP-*",
-                "libfb303-*",
-                "libthrift-*",
-                "jta-*",
-                "transaction-api-*",
-                "commons-dbcp-*",
-                "commons-pool-*",
-            ),
-            *_jars(
-                "javolution-*",
-                "jpam-*",
-                "opencsv-*",
-                "super-csv-*",
-                "stax-api-*",
-                "json-1*",
-                "antlr-runtime-*",
-                "ST4-*",
-            ),
-        ),
-    ),
-    Cut(
-        "machine learning and graphs",
-        (
-            *_jars(
-                "spark-mllib*",
-                "spark-graphx*",
-                "breeze*",
-                "spire*",
-                "cats-kernel*",
-                "algebra_*",
-                "arpack*",
-                "lapack-*",
-                "blas-*",
-            ),
-            *_jars("JTransforms*", "JLargeArrays*"),
-        ),
-    ),
-    Cut(
-        "Spark Connect's server and pipelines",
-        (*_jars("spark-connect*", "spark-pipelines*"), f"{_JARS}/connect-repl"),
-    ),
-    Cut("the Scala shell and compiler", _jars("spark-repl*", "scala-compiler*", "jline-*")),
-    Cut(
-        "other schedulers: YARN, Volcano, ZooKeeper",
-        _jars("spark-yarn*", "volcano-*", "curator-*", "zookeeper-*"),
-    ),
-    Cut("the server of Spark's web pages", _jars("jersey-*", "hk2-*", "jaxb-*")),
-)
-PACKAGES = (
-    Cut(
-        "tests of packages",
-        tuple(f"{_SITE}/{name}/tests" for name in ("pandas", "pyarrow", "numpy", "numpy/**")),
-    ),
-    Cut(
-        "Arrow's servers of data",
-        tuple(
-            f"{_SITE}/pyarrow/{name}"
-            for name in ("libarrow_flight.*", "libarrow_python_flight.*", "_flight.*")
-        ),
-    ),
-    Cut(
-        "copies of Arrow's library for compilers to link",
-        (f"{_SITE}/pyarrow/libarrow_python*.so", f"{_SITE}/pyarrow/*.so.*.*.*"),
-    ),
-    Cut(
-        "Spark's examples, scripts, and packed copies of its Python",
-        tuple(f"{SPARK_HOME}/{name}" for name in ("bin", "data", "examples", "python", "sbin")),
-    ),
-    Cut(
-        "sources and headers of compiled modules",
-        (
-            *(
-                f"{_SITE}/{name}"
-                for name in ("pyarrow/include", "pyarrow/src", "numpy/_core/include", "numpy/f2py")
-            ),
-            *(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi", "a", "cc")),
-        ),
-    ),
-    Cut("hints for type checkers", (f"{_SITE}/**/*.pyi",)),
-    Cut("a second copy of a jar", (f"{_SITE}/share",)),
-    *cuts.OWN,
-)
+_TABLE = cuts.table("java")
+JARS = cuts.named(_TABLE["jars"])
+PACKAGES = (*cuts.named(_TABLE["packages"]), *cuts.OWN)
 
 
 def make_spark(tree: Path, *, work: Path, base: Path) -> list[Saving]:
@@ -157,11 +52,8 @@ def make_spark(tree: Path, *, work: Path, base: Path) -> list[Saving]:
 def _other_platforms() -> Cut:
     """Compiled parts of jars for processors and systems that the image is not for."""
     here = "linux-aarch_64" if platform.machine() == "aarch64" else f"linux-{platform.machine()}"
-    return Cut(
-        "jars for other systems",
-        _jars("netty-*-osx-*", "netty-*-windows-*", "netty-*-linux-*"),
-        but=_jars(f"netty-*-{here}"),
-    )
+    others = (f"{_JARS}/netty-*-{system}-*.jar" for system in ("osx", "windows", "linux"))
+    return Cut("jars for other systems", tuple(others), but=(f"{_JARS}/netty-*-{here}.jar",))
 
 
 def _date_jars(tree: Path) -> None:
@@ -211,8 +103,10 @@ def make_classes(
     record.write_text(in_order(record.read_text()))
     archive = tree / spark_start.ARCHIVE
     archive.parent.mkdir(parents=True)
-    run(
-        _dump_command(root, record, archive), timeout_seconds=_START_TIMEOUT_SECONDS, directory=root
+    output_of(
+        _dump_command(root, record, archive),
+        timeout_seconds=_START_TIMEOUT_SECONDS,
+        working_directory=root,
     )
     archive.chmod(0o644)
     return []
@@ -297,60 +191,13 @@ def _record(root: Path, record: Path, *, work: Path, python_path: Sequence[Path]
         "TMPDIR": str(scratch),
     }
     argv: list[str | Path] = [sys.executable, "-s", _SAMPLE, "local[2]", scratch]
-    run(argv, timeout_seconds=_START_TIMEOUT_SECONDS, environment=environment)
+    output_of(argv, timeout_seconds=_START_TIMEOUT_SECONDS, environment=environment)
 
 
 LIBRARIES = ("libstdc++6", "libnss-wrapper")  # the latter gives a name to any user id
 TOOLS = ("openjdk-17-jdk-headless", "openjdk-17-jre-headless")
-MODULES = (
-    "java.base",
-    "java.desktop",  # beans: how Spark reads a class; nothing is drawn
-    "java.instrument",
-    "java.logging",
-    "java.management",
-    "java.naming",
-    "java.net.http",
-    "java.security.jgss",
-    "java.security.sasl",
-    "java.sql",
-    "java.xml",
-    "jdk.crypto.ec",
-    "jdk.jfr",
-    "jdk.management",
-    "jdk.naming.dns",
-    "jdk.net",
-    "jdk.security.auth",  # who the user is
-    "jdk.security.jgss",
-    "jdk.unsupported",
-    "jdk.zipfs",
-)
-_DRAWING = (
-    "awt*",
-    "fontmanager",
-    "freetype",
-    "javajpeg",
-    "jsound",
-    "lcms",
-    "mlib_image",
-    "splashscreen",
-)
-_CUTS = (
-    Cut(
-        "Java's libraries for drawing and sound",
-        (*(f"{JAVA_HOME}/lib/lib{name}.so" for name in _DRAWING), f"{JAVA_HOME}/lib/psfont*"),
-    ),
-    Cut(
-        "Java's commands but `java`",
-        (f"{JAVA_HOME}/bin/*", f"{JAVA_HOME}/lib/jrt-fs.jar"),
-        but=(f"{JAVA_HOME}/bin/java",),
-    ),
-    Cut(
-        "manuals and build files of the library for names",
-        ("usr/lib/*/cmake", "usr/lib/*/pkgconfig", "usr/share/man", "usr/share/lintian"),
-    ),
-    Cut("the C++ library's helpers for debuggers", ("usr/share/gcc", "usr/share/gdb")),
-    Cut("manuals and change logs", ("usr/share/doc/*/*",), but=("usr/share/doc/*/copyright",)),
-)
+MODULES = _TABLE["modules"]
+_CUTS = cuts.named(_TABLE["java"])
 _TIMEOUT_SECONDS = 900.0
 
 
@@ -363,7 +210,7 @@ def make_java(tree: Path, *, work: Path) -> list[Saving]:
     tools = debian_packages.download(TOOLS, work / "tools")
     for archives, target in ((libraries, tree), (tools, work / "unpacked")):
         for archive in archives:
-            run(["dpkg", "-x", archive, target], timeout_seconds=_TIMEOUT_SECONDS)
+            output_of(["dpkg", "-x", archive, target], timeout_seconds=_TIMEOUT_SECONDS)
     packages.tell_scanners(
         tree, [*libraries, *(archive for archive in tools if "-jre-" in archive.name)]
     )
@@ -377,7 +224,7 @@ def make_java(tree: Path, *, work: Path) -> list[Saving]:
         "--output",
         str(tree / JAVA_HOME),
     ]
-    run(
+    output_of(
         [home / "bin/jlink", "--module-path", home / "jmods", *options],
         timeout_seconds=_TIMEOUT_SECONDS,
     )

@@ -5,8 +5,6 @@ are compiled by Debian's Python. What rollups need lies between the packages and
 that nodes share what is below, and a new version stays small for them, too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -17,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from image import extras, java, packages, rootfs
+from image import java, packages, rootfs
 from image.cuts import Saving
 from image.packages import MACHINE
 from image.spark_start import JAVA_HOME, SPARK_HOME
@@ -32,11 +30,15 @@ _GZIP_WINDOW = 31  # zlib's word for "with a gzip header"
 _RECIPES = Path(__file__).resolve().parent
 # Made when the layers are made already, or not part of a layer at all: no layer is rebuilt when one
 # of these changes.
-_AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
-# no layer of the operator's image has them
-_EXTRAS = ("extras",)
+_AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside", "import_all")
+# only layers of the image of rollup Jobs have them
 _ROLLUPS = ("java", "spark_sample", "spark_start")
 _SOURCES = ("operator/tidegate", "controller_logic", "pyproject.toml", "README.md", "LICENSE")
+
+# what the image of rollup Jobs adds: in the operator's, modules that need one of these stay unused
+_COLUMNS = ("numpy", "pandas", "pyarrow", "pyspark")
+ROLLUP_PACKAGES = ("google_crc32c", "jinja2", "markupsafe", *_COLUMNS)
+FORWARDER_PACKAGE = "confluent_kafka"  # likewise of the image of forwarders
 
 # makes a part in an empty directory, with another for what it needs meanwhile
 Make = Callable[[Path, Path], list[Saving]]
@@ -64,8 +66,7 @@ def layers(machine: str = MACHINE) -> list[Layer]:
     `machine` is the processor they are for, as `uname -m` names it; our own is the same for all.
     Raises `LabError`.
     """
-    here = _base()
-    base = here if machine == MACHINE else _base_elsewhere(machine, here=here)
+    here, base = _base(MACHINE), _base(machine)
     return [base, _packages(base, here=here, machine=machine), _own(here)]
 
 
@@ -80,10 +81,13 @@ def rollup_layers(machine: str = MACHINE) -> list[Layer]:
             f"The image of rollup Jobs for {machine} can only be built on such a machine: its own "
             f"Java writes the archive of classes. Run `make image-rollup` there."
         )
-    base = _base()
+    base = _base(MACHINE)
     packages_layer = _packages(base, here=base)
+    offered = debian_packages.offered((*java.LIBRARIES, *java.TOOLS))
     java_layer = _layer(
-        "java", _java_parts(), make=lambda tree, work: java.make_java(tree, work=work)
+        "java",
+        [*offered, MACHINE, JAVA_HOME, *_recipes("java")],
+        make=lambda tree, work: java.make_java(tree, work=work),
     )
     python = _tree(base)
     spark = _layer(
@@ -112,69 +116,43 @@ def extra_layers(extra: str, machine: str = MACHINE) -> list[Layer]:
     `machine` is the processor they are for. Raises `LabError`.
     """
     base, packages_layer, own = layers(machine)
-    here = _base()
-    parts: list[str | bytes] = [
-        base.digest,
-        packages.extra_requirements(extra),
-        *_recipes(*_EXTRAS),
-    ]
-    further = _layer(
-        extra,
-        parts,
-        make=lambda tree, work: extras.make_extra(
-            tree, extra, work=work, base=_tree(here), machine=machine
-        ),
-    )
+    further = _packages(base, here=_base(MACHINE), machine=machine, extra=extra)
     return [base, packages_layer, further, own]
 
 
-def _base() -> Layer:
-    parts: list[str | bytes] = [
-        *debian_packages.offered(packages.PACKAGES),
-        MACHINE,
-        *_recipes(),
-    ]
-    return _layer("base", parts, make=lambda tree, work: rootfs.make_base(tree, work=work))
-
-
-def _base_elsewhere(machine: str, *, here: Layer) -> Layer:
-    """The base for another processor; the Python of `here` compiles its modules."""
-    parts: list[str | bytes] = [
-        *debian_packages.offered(packages.PACKAGES, machine=machine),
-        machine,
-        here.digest,
-        *_recipes(),
-    ]
+def _base(machine: str) -> Layer:
+    """The base for a processor; where that is another one, our own base's Python compiles it."""
+    here = None if machine == MACHINE else _base(MACHINE)
+    offered = debian_packages.offered(packages.PACKAGES, machine=machine)
+    parts = [*offered, machine, *([here.digest] if here else []), *_recipes()]
+    base = _tree(here) if here else None
     return _layer(
         "base",
         parts,
-        make=lambda tree, work: rootfs.make_base(
-            tree, work=work, machine=machine, base=_tree(here)
-        ),
+        make=lambda tree, work: rootfs.make_base(tree, work=work, machine=machine, base=base),
     )
 
 
-def _packages(base: Layer, *, here: Layer, machine: str = MACHINE) -> Layer:
-    parts: list[str | bytes] = [base.digest, packages.locked_requirements(), *_recipes()]
+def _packages(
+    base: Layer, *, here: Layer, machine: str = MACHINE, extra: str | None = None
+) -> Layer:
+    """The locked packages that the operator runs with, or those that only `extra` needs."""
+    requirements = packages.extra_requirements(extra) if extra else packages.locked_requirements()
+    parts = [base.digest, requirements, *_recipes()]
     return _layer(
-        "packages",
+        extra or "packages",
         parts,
         make=lambda tree, work: rootfs.make_packages(
-            tree, work=work, base=_tree(here), machine=machine
+            tree, requirements, work=work, base=_tree(here), machine=machine
         ),
     )
 
 
 def _own(base: Layer) -> Layer:
-    parts: list[str | bytes] = [base.digest, *_own_sources(), *_recipes()]
+    parts = [base.digest, *_own_sources(), *_recipes()]
     return _layer(
         "own", parts, make=lambda tree, work: rootfs.make_own(tree, work=work, base=_tree(base))
     )
-
-
-def _java_parts() -> list[str | bytes]:
-    offered = debian_packages.offered((*java.LIBRARIES, *java.TOOLS))
-    return [*offered, MACHINE, JAVA_HOME, *_recipes("java")]
 
 
 def _tree(base: Layer) -> Path:
@@ -200,14 +178,14 @@ def _own_sources() -> Iterator[str | bytes]:
             yield path.read_bytes()
 
 
-def _recipes(*further: str) -> list[bytes]:
-    """The modules here that have a say in a layer's bytes, and what builds wheels.
+def _recipes(*further: str) -> list[str | bytes]:
+    """The modules here that have a say in a layer's bytes, their tables, and what builds wheels.
 
     How it is made is part of what it is made from.
     """
-    others = {*_AFTERWARDS, *_EXTRAS, *_ROLLUPS} - set(further)
-    modules = [path for path in sorted(_RECIPES.glob("*.py")) if path.stem not in others]
-    return [*(path.read_bytes() for path in modules), packages.BUILD_REQUIREMENTS.read_bytes()]
+    others = {*_AFTERWARDS, *_ROLLUPS} - set(further)
+    files = [*_RECIPES.glob("*.py"), *_RECIPES.glob("*.toml"), packages.BUILD_REQUIREMENTS]
+    return [path.read_bytes() for path in sorted(files) if path.stem not in others]
 
 
 def _layer(name: str, key_parts: Sequence[str | bytes], *, make: Make) -> Layer:
@@ -249,10 +227,6 @@ def _compressed_bytes(path: Path) -> int:
     return total + len(squeeze.flush())
 
 
-# The images themselves: their layers and what an engine has to know to run them, in one archive
-# each.
-
-
 OUT = packages.ROOT / "out" / "image"
 
 
@@ -265,6 +239,7 @@ class Edition:
     layers: Callable[[str], list[Layer]]  # for the processor of that name
     description: str
     environment: dict[str, str] = field(default_factory=dict)
+    further: tuple[str, ...] = ()  # packages that it has beside the operator's
 
 
 OPERATOR = Edition(
@@ -279,6 +254,7 @@ ROLLUP = Edition(
     rollup_layers,
     "Adds up who used what of Kafka brokers' networks: Tidegate with Spark.",
     {"JAVA_HOME": f"/{JAVA_HOME}", "SPARK_HOME": f"/{SPARK_HOME}"},
+    ROLLUP_PACKAGES,
 )
 CONSOLE = Edition(
     "tidegate-console",
@@ -287,13 +263,20 @@ CONSOLE = Edition(
     "Shows in a browser which Kafka broker is over its limit, who gives, and what would help.",
     # NiceGUI's few files; nothing else can be written
     {"NICEGUI_STORAGE_PATH": "/tmp/nicegui"},  # noqa: S108 - the image's own
+    ("nicegui", "uvicorn"),
 )
 FORWARDER = Edition(
     "tidegate-forwarder",
     "/usr/bin/tidegate",
     partial(extra_layers, "forwarder"),
     "Sends messages of delay queues on when they are due: Tidegate with Kafka's C client.",
+    further=(FORWARDER_PACKAGE,),
 )
+
+
+def may_lack(further: Sequence[str]) -> set[str]:
+    """The packages without which an image is whole that has these `further` ones."""
+    return {*ROLLUP_PACKAGES, FORWARDER_PACKAGE} - set(further)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ No Debian package runs its install script: what those would have made, and what 
 a system around it, is made here by hand. There is no shell and no package manager in it.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -15,9 +13,9 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from image.build_tools import run
-from lab import cache, packages
+from lab import packages
 from lab.errors import LabError
+from lab.process import output_of
 
 # The Python packages of the image: exactly the locked ones that the operator runs with, and our own
 # wheel.
@@ -152,10 +150,10 @@ def _install(tree: Path, *what: str, machine: str = MACHINE) -> None:
 
 
 def _uv(*arguments: str) -> str:
-    return run(
-        [_uv_program(), "--no-progress", *arguments],
+    return output_of(
+        [packages.uv(), "--no-progress", *arguments],
         timeout_seconds=_INSTALL_TIMEOUT_SECONDS,
-        directory=ROOT,
+        working_directory=ROOT,
         environment=_environment(),
     )
 
@@ -163,7 +161,7 @@ def _uv(*arguments: str) -> str:
 def with_uv() -> dict[str, str]:
     """This process's environment with the pinned uv first on its PATH. Raises `LabError`."""
     given = _environment()
-    return given | {"PATH": os.pathsep.join([str(_uv_program().parent), given.get("PATH", "")])}
+    return given | {"PATH": os.pathsep.join([str(packages.uv().parent), given.get("PATH", "")])}
 
 
 def _environment() -> dict[str, str]:
@@ -177,20 +175,6 @@ def _environment() -> dict[str, str]:
         if not name.startswith(("VIRTUAL_ENV", "UV_PYTHON", "PYTHON"))
     }
     return kept | {"UV_PYTHON_DOWNLOADS": "never"}
-
-
-def _uv_program() -> Path:
-    """The uv that the Makefile pins, fetched first where it is not there yet."""
-    pinned = re.search(
-        r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE
-    )
-    assert pinned is not None, "the Makefile pins uv"  # noqa: S101 - a slip of ours, for us to see
-    place = cache.root() / f"uv-{pinned[1]}"
-    run(
-        [ROOT / "tools" / "bootstrap-uv", place, pinned[1]],
-        timeout_seconds=_INSTALL_TIMEOUT_SECONDS,
-    )
-    return place / "bin" / "uv"
 
 
 PACKAGES = (
@@ -235,7 +219,7 @@ def lay_out(tree: Path, *, work: Path, machine: str = MACHINE) -> None:
     """
     archives = packages.download(PACKAGES, work / "debian", machine=machine)
     for archive in archives:
-        run(["dpkg", "-x", archive, tree], timeout_seconds=_UNPACK_TIMEOUT_SECONDS)
+        output_of(["dpkg", "-x", archive, tree], timeout_seconds=_UNPACK_TIMEOUT_SECONDS)
     _merge_into_usr(tree)
     tell_scanners(tree, archives)
     _bundle_certificates(tree)
@@ -253,7 +237,9 @@ def tell_scanners(tree: Path, archives: Sequence[Path]) -> None:
     place = tree / "var/lib/dpkg/status.d"
     place.mkdir(parents=True)
     for archive in archives:
-        control = run(["dpkg-deb", "--field", archive], timeout_seconds=_UNPACK_TIMEOUT_SECONDS)
+        control = output_of(
+            ["dpkg-deb", "--field", archive], timeout_seconds=_UNPACK_TIMEOUT_SECONDS
+        )
         (place / archive.name.split("_")[0]).write_text(control)
 
 

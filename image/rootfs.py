@@ -5,8 +5,6 @@ They go from what changes seldom to what changes always. The Dockerfile copies t
 with apt-get, and Python 3.11 with nothing but its standard library.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from image import build_tools, cuts, packages
@@ -37,18 +35,19 @@ def make_base(
     return savings
 
 
-def make_packages(tree: Path, *, work: Path, base: Path, machine: str = MACHINE) -> list[Saving]:
-    """Put the locked packages into the empty directory `tree`; return what was left out.
+def make_packages(
+    tree: Path, requirements: str, *, work: Path, base: Path, machine: str = MACHINE
+) -> list[Saving]:
+    """Put locked packages into the empty directory `tree`; return what was left out.
 
     The Python in `base`, which is for this machine, compiles them. Nothing of a package is run, so
     they may be for another processor (`machine`). Raises `LabError`.
     """
-    requirements = packages.locked_requirements()
     packages.install_locked(tree, requirements, work=work, machine=machine)
     site = tree / packages.SITE
     savings = [
         *cuts.apply(cuts.PACKAGES, tree),
-        cuts.take_out_the_rest(site),
+        *cuts.take_out_the_rest(site),
         cuts.take_out(tree, base=base, machine=machine),
     ]
     build_tools.correct(site)
@@ -79,13 +78,13 @@ def make_all(directory: Path) -> list[Saving]:
             f"{directory} is not empty, so nothing was put there. Name a directory that is empty "
             f"or not there."
         )
-    base, packages, own = (directory / part for part in PARTS)
+    base, site, own = (directory / part for part in PARTS)
     work = directory / "work"
-    for place in (base, packages, own, work):
+    for place in (base, site, own, work):
         place.mkdir(parents=True)
     return [
         *make_base(base, work=work),
-        *make_packages(packages, work=work, base=base),
+        *make_packages(site, packages.locked_requirements(), work=work, base=base),
         *make_own(own, work=work, base=base),
     ]
 

@@ -4,8 +4,6 @@ It runs as its own user, on a file system that is read-only but for /tmp. It sho
 operator loads is there and compiled. What it does in a cluster is the business of `make e2e`.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import tarfile
@@ -15,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image import layers
-from image.build_tools import run
-from image.layers import ROLLUP, BuiltImage, Layer
+from image.layers import ROLLUP, BuiltImage, Layer, may_lack
+from lab.process import output_of
 
 _TIMEOUT_SECONDS = 600.0
 # mounts of a namespace of its own: they are gone with the last process in it
@@ -36,6 +34,7 @@ exec chroot --userspec="$user" "$root" "$@"
 _ANY_USER = "1000650000:0"
 _SAMPLE = Path(__file__).parent / "spark_sample.py"
 _INSIDE = Path(__file__).parent / "smoke_inside.py"
+_IMPORT_ALL = Path(__file__).parent / "import_all.py"
 
 
 def smoke(image: BuiltImage) -> str:
@@ -58,7 +57,11 @@ def smoke(image: BuiltImage) -> str:
         _inside(root, image, image.edition.entrypoint, "--help")
         help_seconds = time.monotonic() - started
         said = _inside(root, image, image.edition.entrypoint, "version")
-        found = _inside(root, image, "/usr/bin/python3", "-c", _INSIDE.read_text())
+        imports = f"{_IMPORT_ALL.read_text()}\n{_INSIDE.read_text()}"
+        further = image.edition.further
+        absent = ",".join(sorted(may_lack(further)))
+        python = ("/usr/bin/python3", "-c", imports, "/", absent, *further)
+        found = _inside(root, image, *python)
         _inside(root, image, image.edition.entrypoint, "version", user=_ANY_USER)
         worked = _spark(root, image) if image.edition is ROLLUP else ""
     return f"{said}{found}{worked}as any user: it starts\n{help_seconds:.2f} s to `tidegate --help`"
@@ -84,7 +87,7 @@ def _inside(root: Path, image: BuiltImage, *argv: str, user: str = "") -> str:
     config = layers.config(edition=image.edition)
     own = ["unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **config.environment}
-    return run(
+    return output_of(
         [*own, "sh", "-c", _ENTER, "sh", root, user or config.user, *argv],
         timeout_seconds=_TIMEOUT_SECONDS,
         environment=environment,

@@ -1,12 +1,9 @@
-"""Run inside the image by `smoke`: our modules and what they load later are there and compiled.
-
-The user can write nowhere.
+"""Run inside the image by `smoke`, after `import_all`: modules and what they load later are
+compiled, and the user can write nowhere.
 """
 
-import importlib
 import importlib.util
 import os
-import pkgutil
 import resource
 import ssl
 import sys
@@ -16,31 +13,6 @@ from pathlib import Path
 import charset_normalizer
 import kopf
 from kubernetes import client
-
-import tidegate
-import tidegate_logic
-
-ROLLUP_PACKAGES = {"google_crc32c", "jinja2", "markupsafe", "numpy", "pandas", "pyarrow", "pyspark"}
-FORWARDER_PACKAGE = "confluent_kafka"
-is_for_rollups = all(map(importlib.util.find_spec, ROLLUP_PACKAGES))
-ours = (
-    module
-    for package in (tidegate, tidegate_logic)
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-)
-for module in ours:
-    if module.name == "tidegate.__main__":  # it runs the command
-        continue
-    try:
-        importlib.import_module(module.name)
-    except ModuleNotFoundError as missing:
-        package = str(missing.name).partition(".")[0]
-        if package != FORWARDER_PACKAGE and (is_for_rollups or package not in ROLLUP_PACKAGES):
-            raise
-
-if importlib.util.find_spec("nicegui"):  # the console's image; imported inside functions
-    importlib.import_module("nicegui.ui")
-    importlib.import_module("uvicorn")
 
 # loaded when first asked for
 loaded_later = (client.CustomObjectsApi, kopf.operator)

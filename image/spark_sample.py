@@ -6,8 +6,6 @@ too, and keeps a record of the classes that it loads. Arguments: Spark's master,
 can be written to, Java's options.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -16,9 +16,6 @@ from lab.errors import LabError
 from lab.kubernetes.tools import HELM, kube_binary
 from lab.packages import CLOCK, PROMETHEUS, kafka_jars, unpacked
 
-# What parts of the lab are made of, downloaded and built before any of them starts: from nothing
-# that takes many minutes.
-
 
 def prepare(*, kind: bool = False) -> None:
     """For all that needs no Pods, or for kind with brokers and Prometheus beside it instead.

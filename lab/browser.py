@@ -4,8 +4,6 @@ Nothing is installed and no root is needed: its packages and all that they depen
 and a launcher makes the program find them. Only the C library is the machine's own.
 """
 
-from __future__ import annotations
-
 import platform
 import shutil
 import textwrap

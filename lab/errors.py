@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import sys
 
-# Progress lines for slow work of the lab (downloads, builds, starts), on stderr. They decide
-# nothing.
-
 
 def say(part: str, message: str) -> None:
     """Write one line for `part` to stderr, at once, so that a person sees what is going on."""

@@ -4,13 +4,10 @@ The catalog is `RESTCatalogServer`, against which that project tests clients of 
 the project's Java library behind its own HTTP server. It looks at no login.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +15,7 @@ from typing import IO, Any, Self
 
 from lab.errors import LabError
 from lab.java import start_java
-from lab.network import free_port
+from lab.network import answers, free_port
 from lab.object_stores import FILES, ObjectStore, python_packages
 from lab.packages import maven_artifact
 from lab.process import Process, wait_until
@@ -81,18 +78,11 @@ class RestCatalog:
 
     def _wait(self) -> None:
         wait_until(
-            self._answers,
+            lambda: answers(f"{self.uri}/v1/config"),
             "the Iceberg catalog to answer",
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=[self.process],
         )
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/v1/config", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
 
 
 def _to_reach(bucket: ObjectStore) -> Mapping[str, str]:

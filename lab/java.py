@@ -3,8 +3,6 @@
 It knows no program by name.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence

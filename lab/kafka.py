@@ -9,11 +9,8 @@ They are on loopback, or each in a network namespace of its own.
 It writes no quota and makes no traffic.
 """
 
-from __future__ import annotations
-
 import re
 import urllib.request
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,12 +27,8 @@ from lab.java import properties, start_java
 from lab.kafka_admin import KafkaAdmin, can_log_in, login_settings
 from lab.network import Namespace, Network, free_port
 from lab.packages import JMX_RULES, jmx_agent, kafka_jars
-from lab.process import Process, patience, wait_until
+from lab.process import Opened, Process, patience, wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
-
-# One Kafka 3.9 broker in ZooKeeper mode: its settings, its process and its log. It knows nothing of
-# the other brokers.
-
 
 MAIN_CLASS = "kafka.Kafka"
 START_TIMEOUT_SECONDS = 90
@@ -74,6 +67,13 @@ class Ports:
     plain: int
     sasl: int
     jmx: int
+
+    @classmethod
+    def of(cls, namespace: Namespace | None) -> Self:
+        """The same in each namespace; on loopback free ones."""
+        if namespace is not None:
+            return cls(internal=9091, plain=9092, sasl=9093, jmx=7071)
+        return cls(free_port(), free_port(), free_port(), free_port())
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ def _plan(directory: Path, zookeeper_connect: str, content: Path) -> BrokerPlan:
     return BrokerPlan(
         broker_id=1,
         host="127.0.0.1",
-        ports=Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
+        ports=Ports.of(None),
         zookeeper_connect=zookeeper_connect,
         directory=directory,
         namespace=None,
@@ -389,11 +389,11 @@ def end_recording(process: Process, archive: Path) -> None:
 
 FIRST_BROKER_HOST_NUMBER = 10
 CLIENT_HOST_NUMBER = 100
-NAMESPACE_PORTS = Ports(internal=9091, plain=9092, sasl=9093, jmx=7071)
 _QUOTA_TIMEOUT_SECONDS = 15.0
+_TOOL_TIMEOUT_SECONDS = 60.0
 
 
-class BrokersLab(ABC):
+class BrokersLab(Opened):
     """What tests do with running brokers, however these keep their metadata."""
 
     def __init__(self, *, users: Sequence[str], racks: Sequence[str] = ()) -> None:
@@ -401,17 +401,9 @@ class BrokersLab(ABC):
         self._racks = tuple(racks)
         self._brokers: dict[int, Broker] = {}
         self._run: RunDirectory
-        self._stack = ExitStack()
         self.network: Network | None = None
         self.client_namespace: Namespace | None = None
         self.cluster_id = ""
-
-    @abstractmethod
-    def __enter__(self) -> Self:
-        """Start everything, and return once it serves."""
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     @property
     def lab_id(self) -> str:
@@ -512,6 +504,19 @@ class BrokersLab(ABC):
         """Whether the brokers accept this login on the SASL listener."""
         return can_log_in(self.sasl_bootstrap_servers, user, password=password, mechanism=mechanism)
 
+    def run_tool(self, name: str, main_class: str, *arguments: str) -> None:
+        """Run one of Kafka's own commands where the clients are. `LabError` when it fails."""
+        with start_java(
+            name,
+            main_class,
+            arguments=["--bootstrap-server", self.bootstrap_servers, *arguments],
+            options=["-Xmx128m"],
+            jars=self.brokers[0].plan.jars(),
+            directory=self.run.path / name,
+            namespace=self.client_namespace.name if self.client_namespace else None,
+        ) as tool:
+            tool.expect_success(_TOOL_TIMEOUT_SECONDS)
+
     def log_positions(self) -> dict[int, int]:
         """Broker -> how many bytes its log has now, for `since` of `wait_for_quota_applied`."""
         return {broker.broker_id: broker.log_size_bytes() for broker in self.brokers}
@@ -594,27 +599,24 @@ class KafkaLab(BrokersLab):
         self._zookeeper_behind_minutes = zookeeper_behind_minutes
         self._chroot = chroot
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._run = stack.enter_context(RunDirectory())
-            if self._wants_namespaces:
-                self.network = Network(self._run)
-                self.client_namespace = self.network.add("cli", CLIENT_HOST_NUMBER)
-            host = self.network.gateway if self.network else "127.0.0.1"
-            self.zookeeper = stack.enter_context(
-                ZooKeeperLab(
-                    host=host,
-                    logins=self._zookeeper_logins,
-                    settings=self._zookeeper_settings,
-                    clock_behind_minutes=self._zookeeper_behind_minutes,
-                    directory=self._run.path / "zookeeper",
-                )
+    def _open(self, stack: ExitStack) -> None:
+        self._run = stack.enter_context(RunDirectory())
+        if self._wants_namespaces:
+            self.network = Network(self._run)
+            self.client_namespace = self.network.add("cli", CLIENT_HOST_NUMBER)
+        host = self.network.gateway if self.network else "127.0.0.1"
+        self.zookeeper = stack.enter_context(
+            ZooKeeperLab(
+                host=host,
+                logins=self._zookeeper_logins,
+                settings=self._zookeeper_settings,
+                clock_behind_minutes=self._zookeeper_behind_minutes,
+                directory=self._run.path / "zookeeper",
             )
-            stack.callback(self._kill_brokers)
-            self._start_brokers()
-            self.cluster_id = self.admin.cluster_id()
-            self._stack = stack.pop_all()
-        return self
+        )
+        stack.callback(self._kill_brokers)
+        self._start_brokers()
+        self.cluster_id = self.admin.cluster_id()
 
     @property
     def zookeeper_connect(self) -> str:
@@ -638,9 +640,7 @@ class KafkaLab(BrokersLab):
         return BrokerPlan(
             broker_id=broker_id,
             host=namespace.address if namespace else "127.0.0.1",
-            ports=NAMESPACE_PORTS
-            if namespace
-            else Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
+            ports=Ports.of(namespace),
             zookeeper_connect=self.zookeeper_connect,
             directory=self._run.path / f"broker-{broker_id}",
             namespace=namespace,

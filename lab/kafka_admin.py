@@ -5,12 +5,11 @@ client of its own, so that a broker killed in between never leaves a stale conne
 most `_TIMEOUT_SECONDS` for its answer.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -142,8 +141,7 @@ class KafkaAdmin:
     def elect_preferred_leaders(self, topic: str) -> None:
         """Give each partition of `topic` back to the first of its replicas, where it is in sync."""
         # By kafka-python: confluent-kafka's binding of this one request fails before it is sent.
-        client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
-        try:
+        with self._kafka_python() as client:
             # A partition that cannot have an election yet is refused; the caller looks at the
             # leaders instead.
             client.elect_leaders(
@@ -152,16 +150,13 @@ class KafkaAdmin:
                 timeout_ms=int(patience(_TIMEOUT_SECONDS) * 1000),
                 raise_errors=False,
             )
-        finally:
-            client.close()
 
     def reassign(self, replicas: Mapping[tuple[str, int], Sequence[int] | None]) -> None:
         """Move partitions to these replicas; None takes back a move that is under way.
 
         Returns once the controller has taken it; a partition that it refuses is an error.
         """
-        client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
-        try:
+        with self._kafka_python() as client:
             answers = client.alter_partition_reassignments(
                 {
                     AdminPartition(*partition): None if target is None else list(target)
@@ -169,19 +164,14 @@ class KafkaAdmin:
                 },
                 timeout_ms=int(patience(_TIMEOUT_SECONDS) * 1000),
             )
-        finally:
-            client.close()
         refused = {str(one): error.__name__ for one, error in answers.items() if error is not None}
         if refused:
             raise LabError(f"These partitions are not reassigned: {refused}.")
 
     def quorum_leader(self) -> int | None:
         """The active controller of a Kafka without ZooKeeper; None while it is not known."""
-        client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
-        try:
+        with self._kafka_python() as client:
             (topic,) = client.describe_metadata_quorum()["topics"]
-        finally:
-            client.close()
         (partition,) = topic["partitions"]
         return partition["leader_id"] if partition["leader_id"] >= 0 else None
 
@@ -204,6 +194,9 @@ class KafkaAdmin:
             return holds(self._metadata())
         except _NoBrokerYet:
             return False
+
+    def _kafka_python(self) -> "closing[KafkaAdminClient]":
+        return closing(KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(",")))
 
     def _client(self) -> AdminClient:
         """A client; keep it until the answer is there: one that goes away cancels its requests."""

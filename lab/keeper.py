@@ -4,8 +4,6 @@ See `lab.standing`. It opens the parts as any test would, records where they ans
 SIGTERM closes them in order.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import sys
@@ -46,10 +44,19 @@ def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, di
     Commands for them are put into `tools`.
     """
     addresses: dict[str, dict[str, Any]] = {"shell": {}}
+    settings: dict[str, Any] = {
+        "brokers": wanted.brokers,
+        "namespaces": wanted.namespaces,
+        "users": wanted.users,
+        "server_properties": wanted.server_properties,
+    }
     if {"kafka", "prometheus", "kind"} & set(wanted.parts):
         say("kafka", f"starting ZooKeeper and {wanted.brokers} brokers")
-        kafka = stack.enter_context(_kafka(wanted))
-        addresses["kafka"] = _kafka_addresses(kafka, wanted)
+        kafka = stack.enter_context(KafkaLab(**settings))
+        addresses["kafka"] = {
+            **_broker_addresses(kafka, wanted),
+            "zookeeper_connect": kafka.zookeeper_connect,
+        }
         addresses["shell"] |= {
             "KAFKA": kafka.bootstrap_servers,
             "ZOOKEEPER": kafka.zookeeper_connect,
@@ -74,7 +81,7 @@ def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, di
             write_tools(tools, cluster_tools(cluster))
     if "kraft" in wanted.parts:
         say("kraft", f"starting {wanted.brokers} brokers that are their own controllers")
-        kraft = stack.enter_context(_kraft(wanted))
+        kraft = stack.enter_context(KraftLab(**settings))
         addresses["kraft"] = _broker_addresses(kraft, wanted)
         addresses["shell"]["KRAFT"] = kraft.bootstrap_servers
     if "zookeeper" in wanted.parts:
@@ -86,28 +93,6 @@ def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, di
         addresses["shell"].setdefault("KUBECONFIG", str(api.kubeconfig))
         write_tools(tools, cluster_tools(api))
     return addresses
-
-
-def _kafka(wanted: Wanted) -> KafkaLab:
-    return KafkaLab(
-        brokers=wanted.brokers,
-        namespaces=wanted.namespaces,
-        users=wanted.users,
-        server_properties=wanted.server_properties,
-    )
-
-
-def _kraft(wanted: Wanted) -> KraftLab:
-    return KraftLab(
-        brokers=wanted.brokers,
-        namespaces=wanted.namespaces,
-        users=wanted.users,
-        server_properties=wanted.server_properties,
-    )
-
-
-def _kafka_addresses(kafka: KafkaLab, wanted: Wanted) -> dict[str, Any]:
-    return {**_broker_addresses(kafka, wanted), "zookeeper_connect": kafka.zookeeper_connect}
 
 
 def _broker_addresses(kafka: BrokersLab, wanted: Wanted) -> dict[str, Any]:

@@ -8,8 +8,6 @@ What tests do with its brokers is what they do with those of `lab.kafka`. It wri
 makes no traffic.
 """
 
-from __future__ import annotations
-
 import base64
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from confluent_kafka import KafkaException
 
@@ -30,7 +27,6 @@ from lab.kafka import (
     CLIENT_HOST_NUMBER,
     FIRST_BROKER_HOST_NUMBER,
     MAIN_CLASS,
-    NAMESPACE_PORTS,
     SMALL_BROKER,
     Broker,
     BrokerPlan,
@@ -209,18 +205,15 @@ class KraftLab(BrokersLab):
         self._server_properties = dict(server_properties or {})
         self._controllers: dict[int, Controller] = {}
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         refuse_missing("linux", "util-linux", "java", "maven")
-        with ExitStack() as stack:
-            self._run = stack.enter_context(RunDirectory())
-            if self._wants_namespaces or self._beside is not None:
-                self.network = self._beside or Network(self._run)
-                self.client_namespace = self._machine("cli", CLIENT_HOST_NUMBER)
-            stack.callback(self._kill_nodes)
-            self._start_nodes()
-            self.cluster_id = self.admin.cluster_id()
-            self._stack = stack.pop_all()
-        return self
+        self._run = stack.enter_context(RunDirectory())
+        if self._wants_namespaces or self._beside is not None:
+            self.network = self._beside or Network(self._run)
+            self.client_namespace = self._machine("cli", CLIENT_HOST_NUMBER)
+        stack.callback(self._kill_nodes)
+        self._start_nodes()
+        self.cluster_id = self.admin.cluster_id()
 
     @property
     def controllers(self) -> list[Broker]:
@@ -272,9 +265,7 @@ class KraftLab(BrokersLab):
         return BrokerPlan(
             broker_id=node_id,
             host=namespace.address if namespace else "127.0.0.1",
-            ports=NAMESPACE_PORTS
-            if namespace
-            else Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
+            ports=Ports.of(namespace),
             zookeeper_connect="",
             directory=self._run.path / f"broker-{node_id}",
             namespace=namespace,

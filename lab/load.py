@@ -15,8 +15,6 @@ Every client ends by itself, after its time or its bytes, whichever comes first,
 loopback or lab addresses only.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import os
@@ -30,9 +28,6 @@ from lab import process
 from lab.errors import LabError
 from lab.network import Namespace
 from lab.process import Process
-
-# When a load client may move its next bytes: at a steady rate, in steps, or flat out. It holds no
-# clock; time comes in as a number.
 
 
 @dataclass(frozen=True)
@@ -86,10 +81,6 @@ class Pacing:
     def _rate_at(self, elapsed_seconds: float) -> int | None:
         begun = [step for step in self._steps if step.after_seconds <= elapsed_seconds]
         return begun[-1].bytes_per_second if begun else 0
-
-
-# What a load client writes of each second: the rows of its JSON-lines file, and the meter that
-# writes them.
 
 
 @dataclass
@@ -262,7 +253,7 @@ class LoadPlan:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> LoadPlan:
+    def from_json(cls, text: str) -> Self:
         """What `to_json` wrote."""
         fields = json.loads(text)
         fields["partitions"] = tuple(fields["partitions"])

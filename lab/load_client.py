@@ -3,8 +3,6 @@
 See `lab.load`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -8,8 +8,6 @@
 It is a `KafkaLab` until `begin`. It writes no quota and makes no traffic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self

@@ -8,23 +8,24 @@ Prometheus, the operator) stay in the namespace of the lab itself. Addresses com
 Nothing is routed beyond the bridge.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
 import random
 import shutil
 import socket
-import subprocess
 import threading
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from random import SystemRandom
 
 from lab import cache
 from lab.cache import RunDirectory
 from lab.errors import LabError
+from lab.process import output_of, patience
 
 # Free TCP ports that stay free: claimed against other labs on this machine, below the range the
 # kernel hands to clients.
@@ -36,6 +37,18 @@ from lab.errors import LabError
 
 _LOWEST, _HIGHEST = 20000, 32000
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def answers(url: str) -> bool:
+    """Whether a server is ready there, be it that it wants a login or knows no such page."""
+    try:
+        urllib.request.urlopen(url, timeout=patience(1)).close()
+    except urllib.error.HTTPError as refused:
+        return refused.code < HTTPStatus.INTERNAL_SERVER_ERROR
+    except OSError:
+        return False
+    return True
+
 
 _lock = threading.Lock()
 _claimed: set[int] = set()
@@ -129,7 +142,7 @@ class Network:
     def add(self, machine: str, host_number: int) -> Namespace:
         """A namespace for `machine` (a short word, "b1"); its address ends in `host_number`."""
         namespace = Namespace(f"{self._prefix}-{machine}", f"{self._subnet}.{host_number}")
-        veth = self._veth(machine)
+        veth = f"{self._prefix}{machine}"
         self._run.record_undo(["ip", "netns", "del", namespace.name])
         self._run.record_undo(["ip", "link", "del", veth])
         _ip("netns", "add", namespace.name)
@@ -146,10 +159,7 @@ class Network:
         The kernel's own figure for the NIC's speed does not change, so a limit has to be declared,
         never read from it.
         """
-        _run(["ip", "netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second)])
-
-    def _veth(self, machine: str) -> str:
-        return f"{self._prefix}{machine}"
+        _ip("netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second))
 
 
 def refuse_without_root() -> None:
@@ -174,16 +184,10 @@ def _token_bucket(device: str, bytes_per_second: int) -> list[str]:
 
 def _free_subnet() -> str:
     """The first three numbers of a /24 that no interface of this machine uses."""
-    listing = subprocess.run(
-        ["ip", "-j", "-4", "addr"],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_TIMEOUT_SECONDS,
-    )
+    listed = output_of(["ip", "-j", "-4", "addr"], timeout_seconds=_COMMAND_TIMEOUT_SECONDS)
     used = {
         address["local"].rpartition(".")[0]
-        for link in json.loads(listing.stdout)
+        for link in json.loads(listed)
         for address in link["addr_info"]
     }
     free = [
@@ -201,14 +205,4 @@ def _free_subnet() -> str:
 
 
 def _ip(*arguments: str) -> None:
-    _run(["ip", *arguments])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_SECONDS
-    )
-    if done.returncode != 0:
-        raise LabError(
-            f"`{' '.join(command)}` failed with code {done.returncode}: {done.stderr.strip()}"
-        )
+    output_of(["ip", *arguments], timeout_seconds=_COMMAND_TIMEOUT_SECONDS)

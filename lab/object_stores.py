@@ -4,13 +4,8 @@ Each keeps its objects in memory, takes any login of its own, and is there withi
 Python with packages of its own, so that none of them is in the product's environment.
 """
 
-from __future__ import annotations
-
-import re
 import shutil
-import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,12 +16,11 @@ from typing import Any
 from lab import cache, process
 from lab.cache import RunDirectory
 from lab.errors import LabError, say
-from lab.network import free_port
-from lab.packages import GoModule
+from lab.network import answers, free_port
+from lab.packages import GoModule, uv
 from lab.process import wait_until
 
 FILES = Path(__file__).parent / "object_store_files"
-ROOT = Path(__file__).resolve().parent.parent
 BUCKET = "usage"
 _START_TIMEOUT_SECONDS = 120
 _INSTALL_TIMEOUT_SECONDS = 600
@@ -37,8 +31,7 @@ FAKE_GCS = GoModule(
     directory=FILES / "gcs_binary",
     package="github.com/fsouza/fake-gcs-server",
     title="fake-gcs-server",
-    announcement="building fake-gcs-server from the Go module proxy; two minutes on two cores, "
-    "only this once",
+    takes="two minutes",
     packages_compiled=700,
 )
 
@@ -138,18 +131,6 @@ def azurite() -> Path:
     return cache.entry("azurite", key, build=lambda content: _install_azurite(pins, content))
 
 
-def uv() -> Path:
-    """The uv that the Makefile pins, fetched first where it is not there yet."""
-    makefile = (ROOT / "Makefile").read_text()
-    pinned = re.search(r"^UV_VERSION := (\S+)$", makefile, re.MULTILINE)
-    if pinned is None:
-        raise LabError("The Makefile pins no uv: it has no line `UV_VERSION := ...`.")
-    place = cache.root() / f"uv-{pinned[1]}"
-    bootstrap = [str(ROOT / "tools/bootstrap-uv"), str(place), pinned[1]]
-    process.output_of(bootstrap, timeout_seconds=_INSTALL_TIMEOUT_SECONDS)
-    return place / "bin" / "uv"
-
-
 def python_packages(name: str, pins: Path) -> Path:
     """The directory `name` with what the file pins, and nothing else, for this interpreter."""
     # compiled, for a Python that did so later would change the entry, which is then rebuilt
@@ -173,17 +154,8 @@ def _install_azurite(pins: Sequence[Path], content: Path) -> None:
     say("azurite", "downloading Azurite with npm, about 190 MB unpacked")
     for one in pins:
         shutil.copy(one, content)
-    try:
-        subprocess.run(
-            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"],
-            cwd=content,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_TIMEOUT_SECONDS,
-            check=True,
-        )
-    except subprocess.CalledProcessError as error:
-        raise LabError(f"npm could not install Azurite:\n{error.stderr.strip()}") from None
+    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"]
+    process.output_of(install, timeout_seconds=_INSTALL_TIMEOUT_SECONDS, working_directory=content)
 
 
 @contextmanager
@@ -211,22 +183,12 @@ def _running(
         ) as server,
     ):
         wait_until(
-            lambda: _answers(f"{endpoint}{probe}"),
+            lambda: answers(f"{endpoint}{probe}"),
             f"{name} to answer",
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=[server],
         )
         yield endpoint
-
-
-def _answers(url: str) -> bool:
-    try:
-        _request("GET", url)
-    except urllib.error.HTTPError:  # it wants a login, so it is there
-        return True
-    except OSError:
-        return False
-    return True
 
 
 def _request(

@@ -1,7 +1,5 @@
 """How the lab starts the operator of this checkout."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from pathlib import Path
 from lab import cache, process
 from lab.errors import LabError, say
 from lab.image_archive import architecture as architecture_of
-from lab.process import Process, start
+from lab.process import Process, output_of, start
 
 # A program built from a Go module of the lab's own, once, and found again in the cache.
 #
@@ -35,7 +35,7 @@ _PROGRESS_SECONDS = 15.0
 class GoModule:
     """The `program` that `package` of the module in `directory` builds to.
 
-    `title` is what a person calls it, `announcement` what to expect of its build,
+    `title` is what a person calls it, `takes` how long its build is on two cores,
     `packages_compiled` how many a fresh machine compiles, about, and `stamps` the variables set by
     the linker. `pins`, where it is not go.mod, is a file like it, with a .sum beside it: so one
     source is built with several versions of a library. `tags` are those of its build.
@@ -45,7 +45,7 @@ class GoModule:
     directory: Path
     package: str
     title: str
-    announcement: str
+    takes: str
     packages_compiled: int
     stamps: Sequence[str] = ()
     pins: str = "go.mod"
@@ -80,21 +80,7 @@ class GoModule:
 
     def _go_platform(self) -> str:
         command = ["go", "env", "GOVERSION", "GOOS", "GOARCH"]
-        try:
-            answer = subprocess.run(
-                command, cwd=self.directory, capture_output=True, text=True, timeout=60, check=True
-            )
-        except FileNotFoundError:
-            raise LabError(
-                f"{self.title} cannot be built: go is not on this machine. `python -m lab "
-                f"doctor` says what to install."
-            ) from None
-        except subprocess.CalledProcessError as error:
-            raise LabError(
-                f"`go env` failed in {self.directory}, so {self.title} cannot be "
-                f"built:\n{error.stderr.strip()}"
-            ) from error
-        return answer.stdout
+        return output_of(command, timeout_seconds=60.0, working_directory=self.directory)
 
     def _flags(self) -> list[str]:
         stamps = [f"-X {stamp}" for stamp in self.stamps]
@@ -109,7 +95,11 @@ class GoModule:
         ]
 
     def _build(self, content: Path) -> None:
-        say(self.program, self.announcement)
+        say(
+            self.program,
+            f"building {self.title} from the Go module proxy; {self.takes} on two cores, only this "
+            f"once",
+        )
         # Two at a time: the largest packages and the link of Kubernetes take up to 2.5 GB each.
         argv = [
             "go",
@@ -162,10 +152,6 @@ class GoModule:
 
 def _lines(log_path: Path) -> int:
     return log_path.read_bytes().count(b"\n")
-
-
-# The jars of Kafka, ZooKeeper and the JMX exporter, from Maven's repositories. It runs none of
-# them.
 
 
 FILES = Path(__file__).parent / "kafka_files"
@@ -260,7 +246,9 @@ def _maven(content: Path, *arguments: str) -> None:
 
 PROMETHEUS = ("prometheus", "prometheus-node-exporter")
 CLOCK = ("libfaketime",)
-_APT_TIMEOUT_SECONDS = 300
+_APT_TIMEOUT_SECONDS = 300.0
+_UV_TIMEOUT_SECONDS = 600.0
+_REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def unpacked(packages: Sequence[str]) -> Path:
@@ -304,19 +292,9 @@ def download(packages: Sequence[str], directory: Path, *, machine: str = "") -> 
     """
     directory.mkdir(parents=True)
     if _is_foreign(machine):
-        options = _fresh_lists(directory, machine)
-        _apt("download", *packages, work=directory, options=options)
-        return sorted(directory.glob("*.deb"))
-    try:
-        _apt("download", *packages, work=directory, options=())
-    except LabError:
-        say(
-            packages[0],
-            "not to be had with this machine's package lists; fetching lists of our own",
-        )
-        private = _private_lists(directory)
-        _apt("update", work=directory, options=private)
-        _apt("download", *packages, work=directory, options=private)
+        _apt("download", *packages, work=directory, options=_fresh_lists(directory, machine))
+    else:
+        _apt_with_any_lists("download", *packages, work=directory)
     return sorted(directory.glob("*.deb"))
 
 
@@ -329,26 +307,15 @@ def download_with_dependencies(packages: Sequence[str], directory: Path) -> list
     directory.mkdir(parents=True)
     (directory / "archives/partial").mkdir(parents=True)
     (directory / "installed").touch()
-    settings = [
+    options = _options(
         f"Dir::State::status={directory}/installed",
         f"Dir::Cache={directory}",
         f"Dir::Cache::Archives={directory}/archives",
         "APT::Sandbox::User=",
         "Debug::NoLocking=1",
-    ]
-    options = tuple(part for setting in settings for part in ("-o", setting))
-    install = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
-    try:
-        _apt(*install, work=directory, options=options)
-    except LabError:
-        say(
-            packages[0],
-            "not to be had with this machine's package lists; fetching lists of our own",
-        )
-        shutil.rmtree(directory / "archives")
-        private = (*_private_lists(directory), *options)
-        _apt("update", work=directory, options=private)
-        _apt(*install, work=directory, options=private)
+    )
+    install = ("install", "--yes", "--download-only", "--no-install-recommends")
+    _apt_with_any_lists(*install, *packages, work=directory, options=options)
     return sorted((directory / "archives").glob("*.deb"))
 
 
@@ -363,12 +330,11 @@ def offered(packages: Sequence[str], *, machine: str = "") -> list[str]:
         work = Path(scratch)
         options = _fresh_lists(work, machine) if _is_foreign(machine) else ()
         try:
-            _apt("download", "--print-uris", *packages, work=work, options=options)
+            said = _apt("download", "--print-uris", *packages, work=work, options=options)
         except LabError:
             if options:
                 raise
             return list(packages)
-        said = (work / "apt-get-download.log").read_text()
     # 'http://mirror/path' name size hash: which mirror it is does not matter
     return sorted(
         " ".join(line.split()[1::2]) for line in said.splitlines() if line.startswith("'")
@@ -388,20 +354,23 @@ def _unpack(packages: Sequence[str], content: Path) -> None:
     work = content.parent / "download"
     say(packages[0], f"downloading the Debian packages {', '.join(packages)}")
     for archive in download(packages, work):
-        _run("dpkg", ["dpkg", "-x", str(archive), str(content)], work=work)
+        output_of(["dpkg", "-x", archive, content], timeout_seconds=_APT_TIMEOUT_SECONDS)
     shutil.rmtree(content / "usr/share/doc", ignore_errors=True)
 
 
 def _private_lists(work: Path) -> tuple[str, ...]:
     """Options that keep apt's lists and caches in `work`, but the machine's sources and keys."""
-    (work / "lists/partial").mkdir(parents=True)
-    (work / "archives/partial").mkdir(parents=True)
-    settings = [
+    for place in ("lists/partial", "archives/partial"):
+        (work / place).mkdir(parents=True, exist_ok=True)
+    return _options(
         f"Dir::State::Lists={work}/lists",
         f"Dir::Cache={work}",
         f"Dir::Cache::Archives={work}/archives",
         "APT::Sandbox::User=",
-    ]
+    )
+
+
+def _options(*settings: str) -> tuple[str, ...]:
     return tuple(part for setting in settings for part in ("-o", setting))
 
 
@@ -415,27 +384,44 @@ def _fresh_lists(work: Path, machine: str) -> tuple[str, ...]:
     Debian's words for processors are those of images.
     """
     (work / "installed").touch()
-    settings = [
+    settings = _options(
         f"APT::Architecture={architecture_of(machine)}",
         f"APT::Architectures={architecture_of(machine)}",
         f"Dir::State::status={work}/installed",
         "Acquire::Languages=none",
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
-    ]
-    options = (
-        *_private_lists(work),
-        *(part for setting in settings for part in ("-o", setting)),
     )
+    options = (*_private_lists(work), *settings)
     _apt("update", work=work, options=options)
     return options
 
 
-def _apt(*arguments: str, work: Path, options: Sequence[str]) -> None:
-    _run(f"apt-get-{arguments[0]}", ["apt-get", "-q", *options, *arguments], work=work)
+def _apt_with_any_lists(*arguments: str, work: Path, options: Sequence[str] = ()) -> None:
+    """With this machine's package lists, or where they do not do with lists of our own."""
+    try:
+        _apt(*arguments, work=work, options=options)
+    except LabError:
+        say("apt-get", "this machine's package lists do not do; fetching lists of our own")
+        private = (*_private_lists(work), *options)
+        _apt("update", work=work, options=private)
+        _apt(*arguments, work=work, options=private)
 
 
-def _run(name: str, argv: list[str], *, work: Path) -> None:
-    with process.start(
-        name, argv, log_path=work / f"{name}.log", working_directory=work
-    ) as program:
-        program.expect_success(_APT_TIMEOUT_SECONDS)
+def _apt(*arguments: str, work: Path, options: Sequence[str]) -> str:
+    return output_of(
+        ["apt-get", "-q", *options, *arguments],
+        timeout_seconds=_APT_TIMEOUT_SECONDS,
+        working_directory=work,
+    )
+
+
+def uv() -> Path:
+    """The uv that the Makefile pins, fetched first where it is not there yet."""
+    makefile = (_REPOSITORY / "Makefile").read_text()
+    pinned = re.search(r"^UV_VERSION := (\S+)$", makefile, re.MULTILINE)
+    if pinned is None:
+        raise LabError("The Makefile pins no uv: it has no line `UV_VERSION := ...`.")
+    place = cache.root() / f"uv-{pinned[1]}"
+    bootstrap = [_REPOSITORY / "tools/bootstrap-uv", place, pinned[1]]
+    output_of(bootstrap, timeout_seconds=_UV_TIMEOUT_SECONDS)
+    return place / "bin" / "uv"

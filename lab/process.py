@@ -15,40 +15,55 @@ import signal
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from textwrap import shorten
+from typing import Self, TypeVar
 
 from lab.errors import LabError, say
 
 T = TypeVar("T")
 
-# Commands that end by themselves: what they write, or an error that shows what they complained of.
+_SAID_LINES, _SHOWN_CHARACTERS = 20, 400
+
+
+class CommandFailed(LabError):
+    """A command ended with a code other than 0; `said` is what it wrote to stdout and stderr."""
+
+    def __init__(self, shown: str, done: subprocess.CompletedProcess[str]) -> None:
+        self.exit_code, self.stderr = done.returncode, done.stderr
+        self.said = (done.stdout + done.stderr).strip()
+        tail = "\n".join(self.said.splitlines()[-_SAID_LINES:])
+        super().__init__(f"`{shown}` ended with code {self.exit_code}: {tail}")
 
 
 def output_of(
-    command: Sequence[str],
+    command: Sequence[str | Path],
     *,
     timeout_seconds: float,
     environment: Mapping[str, str] | None = None,
     working_directory: Path | None = None,
+    input: str = "",
 ) -> str:
-    """What `command` writes to stdout.
+    """What a command that ends by itself writes to stdout; `input` goes to its stdin.
 
-    Raises `LabError` when it ends with another code than 0 or has not ended in time.
+    Raises `CommandFailed` when it ends with another code than 0, `LabError` when it cannot be
+    started or has not ended in time.
 
     `environment` is all that it gets, and where it is looked for; without one, it gets this
     process's own.
     """
-    shown = " ".join(command)
+    shown = shorten(" ".join(map(str, command)), _SHOWN_CHARACTERS, placeholder=" ...")
     try:
         done = subprocess.run(
             command,
             env=environment,
             cwd=working_directory,
+            input=input,
             capture_output=True,
             text=True,
             timeout=patience(timeout_seconds),
@@ -57,14 +72,53 @@ def output_of(
         raise LabError(
             f"`{shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
         ) from None
-    if done.returncode != 0:
+    except OSError as error:
         raise LabError(
-            f"`{shown}` failed with code {done.returncode}: {(done.stdout + done.stderr).strip()}"
-        )
+            f"`{shown}` cannot be started: {error.strerror}. `make doctor` lists what this machine "
+            f"lacks."
+        ) from error
+    if done.returncode != 0:
+        raise CommandFailed(shown, done)
     return done.stdout
 
 
-# Who a recorded pid was: a pid alone may belong to a stranger by the time it is read back.
+class Opened(ABC):
+    """Something of the lab for as long as a `with` block lasts; of a start that fails, nothing
+    stays.
+    """
+
+    _stack: ExitStack
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @abstractmethod
+    def _open(self, stack: ExitStack) -> None:
+        """Start all of it; what undoes that goes on the stack."""
+
+
+@contextlib.contextmanager
+def repeated(look: Callable[[], None], *, seconds: float = 1.0) -> Iterator[None]:
+    """Call `look` every so many seconds in a thread, until the context is left."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            look()
+
+    thread = threading.Thread(target=run, name="repeated", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @dataclass(frozen=True)
@@ -239,7 +293,7 @@ def started(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
     """A part of the lab that is made and started once more where its first start fails: on a busy
     machine somebody may have taken one of its ports by then.
     """
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         try:
             part = stack.enter_context(make())
         except LabError as error:
@@ -285,10 +339,6 @@ def _stop_all() -> None:
         left = list(_running)
     for process in left:
         process.stop()
-
-
-# Waiting for a condition within a bound, with an error that shows why it did not come. It starts
-# and stops nothing.
 
 
 LONGEST_PATIENCE_SECONDS = 600.0
@@ -381,7 +431,7 @@ def wait_until(
                     [
                         f"Waited {patience(timeout_seconds):.3g} s for {what}; it did not come."
                         f"{when_busy()}",
-                        *_tails(processes),
+                        *(process.log_tail() for process in processes),
                     ]
                 )
             )
@@ -400,7 +450,3 @@ def _fail_on_ended(processes: Sequence[Process], what: str) -> None:
                 f"{process.name} ended with code {process.exit_code} before "
                 f"{what}.\n{process.log_tail()}"
             )
-
-
-def _tails(processes: Sequence[Process]) -> list[str]:
-    return [process.log_tail() for process in processes]

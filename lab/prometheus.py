@@ -3,8 +3,6 @@
 It holds no queries of the product; it only scrapes and answers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import requests
 from prometheus_api_client.prometheus_connect import PrometheusConnect
@@ -27,11 +25,7 @@ from lab.errors import say
 from lab.kafka import Broker, BrokersLab
 from lab.network import free_port
 from lab.packages import PROMETHEUS, GoModule, unpacked
-from lab.process import Process, patience, wait_until
-
-# An exporter whose metrics are made up for every scrape, so that counters grow, fall and vanish as
-# a test wants.
-
+from lab.process import NICENESS, Opened, Process, patience, wait_until
 
 # What it shows at its n-th scrape, in Prometheus' text format; scrapes are counted from 0.
 Metrics = Callable[[int], str]
@@ -44,7 +38,7 @@ class Exporter(ThreadingHTTPServer):
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self._metrics = metrics
+        self.metrics = metrics
         self.scrapes = 0
 
     @property
@@ -52,18 +46,13 @@ class Exporter(ThreadingHTTPServer):
         """Its host:port."""
         return f"127.0.0.1:{self.server_address[1]}"
 
-    def next_page(self) -> bytes:
-        """What the next scrape gets."""
-        page = self._metrics(self.scrapes)
-        self.scrapes += 1
-        return page.encode()
-
 
 class _Handler(BaseHTTPRequestHandler):
     server: Exporter
 
     def do_GET(self) -> None:
-        page = self.server.next_page()
+        page = self.server.metrics(self.server.scrapes).encode()
+        self.server.scrapes += 1
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.send_header("Content-Length", str(len(page)))
@@ -95,8 +84,7 @@ PROMETHEUS_3 = GoModule(
     directory=Path(__file__).parent / "prometheus_3_binary",
     package="github.com/prometheus/prometheus/cmd/prometheus",
     title="Prometheus 3",
-    announcement="building Prometheus 3.16.0 from the Go module proxy; five minutes on two cores, "
-    "only this once",
+    takes="five minutes",
     packages_compiled=900,
     tags="remove_all_sd",  # of what it can discover; tests name their targets
 )
@@ -144,12 +132,12 @@ class WebAccess:
         return json.dumps({"tls_server_config": tls, "basic_auth_users": users})
 
 
-class PrometheusLab:
+class PrometheusLab(Opened):
     """A Prometheus on a free port of `host`, scraping `targets`.
 
     A context manager that returns once each was scraped once. With `access` it lets in no one else.
     With `configuration` it scrapes by that, in which `targets` are to be.
-    Without, every series gets these `labels`.
+    Without, every series gets these `labels`. `options` are further ones of its command.
     """
 
     def __init__(
@@ -163,7 +151,11 @@ class PrometheusLab:
         access: WebAccess | None = None,
         configuration: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        niceness: int = NICENESS,
     ) -> None:
+        self._options = options
+        self._niceness = niceness
         self._given = configuration
         self._labels = labels or {}
         self._start_timeout_seconds = start_timeout_seconds
@@ -173,32 +165,19 @@ class PrometheusLab:
         self.scrape_interval_seconds = scrape_interval_seconds
         self._directory = directory
         self._port = free_port(host)
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         refuse_missing("linux", "util-linux", "apt")
-        with ExitStack() as stack:
-            directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
-            self._place = directory
-            self.process = self._start()
-            stack.callback(lambda: self.process.stop())  # the one that runs then
-            wait_until(
-                self._is_ready,
-                "Prometheus to be ready",
-                timeout_seconds=self._start_timeout_seconds,
-                processes=[self.process],
-            )
-            wait_until(
-                self._scrapes_all,
-                "a first scrape of each target",
-                timeout_seconds=self._start_timeout_seconds,
-                processes=[self.process],
-            )
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        directory = self._directory or stack.enter_context(RunDirectory()).path / "prometheus"
+        self._place = directory
+        stack.callback(lambda: self.process.stop())  # the one that runs then
+        self.restart()
+        wait_until(
+            self._scrapes_all,
+            "a first scrape of each target",
+            timeout_seconds=self._start_timeout_seconds,
+            processes=[self.process],
+        )
 
     @property
     def url(self) -> str:
@@ -241,7 +220,7 @@ class PrometheusLab:
             )
 
     def restart(self) -> None:
-        """Start it again on the same address with all its samples, after `process.kill`.
+        """Start it, again on the same address with all its samples after `process.kill`.
 
         Returns once it is ready.
         """
@@ -263,12 +242,17 @@ class PrometheusLab:
             f"--config.file={directory}/prometheus.yml",
             f"--storage.tsdb.path={directory}/data",
             f"--web.listen-address={self._host}:{self._port}",
+            *self._options,
         ]
         if self._access is not None:
             self.admit(self._access)
             argv.append(f"--web.config.file={directory}/web.yml")
         return process.start(
-            "prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory
+            "prometheus",
+            argv,
+            log_path=directory / "prometheus.log",
+            working_directory=directory,
+            niceness=self._niceness,
         )
 
     def _configuration(self) -> Mapping[str, Any]:

@@ -1,7 +1,5 @@
 """A proxy between a client and a real server, whose answers a test delays or drops."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import socket

@@ -11,16 +11,17 @@ import re
 import threading
 import time
 import urllib.parse
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from kazoo.client import KazooClient
 
-from lab.kafka import Broker, BrokersLab, KafkaLab, QuotaChange, changes_in
+from lab.kafka import BrokersLab, KafkaLab, QuotaChange, changes_in
+from lab.process import Opened, repeated
 
 FETCH_KEY = "consumer_byte_rate"
 PRODUCE_KEY = "producer_byte_rate"
@@ -44,34 +45,29 @@ class QuotaWrite:
     after: int | None
 
 
-class QuotaWatch(ABC):
-    """A context manager; while it is open, every change of the quotas of `users` is recorded.
+class QuotaWatch(Opened):
+    """While it is open, every change of the quotas of `users` is recorded, and what was recorded
+    stays; what is there now is known once it is open.
 
-    `key` is the quota's name in Kafka. `on_write` gets every change of a value at once, in the
-    thread that read it.
+    `source` is where each kind reads, `key` the quota's name in Kafka. `on_write` gets every change
+    of a value at once, in the thread that read it.
     """
 
     def __init__(
         self,
+        source: Any,
         users: Iterable[str],
         key: str = FETCH_KEY,
         *,
         on_write: Callable[[QuotaWrite], None] | None = None,
     ) -> None:
+        self._source = source
         self._users = tuple(users)
         self._key = key
         self._on_write = on_write
         self._changed = threading.Condition()
         self._writes: list[QuotaWrite] = []
         self._in_force: dict[str, int | None] = dict.fromkeys(self._users)
-
-    @abstractmethod
-    def __enter__(self) -> Self:
-        """Begin to watch; what is there now is known when this returns."""
-
-    @abstractmethod
-    def __exit__(self, *_: object) -> None:
-        """End the watch; what it recorded stays."""
 
     def quotas(self) -> dict[str, int | None]:
         """User -> the quota in force now."""
@@ -130,34 +126,19 @@ def watched_quotas(
 
 
 class ZooKeeperQuotaWatch(QuotaWatch):
-    """Every write to the znodes of the users, seen by a session of its own."""
+    """Every write to the znodes of the users, seen by a session of its own at a connect string."""
 
-    def __init__(
-        self,
-        connect: str,
-        users: Iterable[str],
-        key: str = FETCH_KEY,
-        *,
-        on_write: Callable[[QuotaWrite], None] | None = None,
-    ) -> None:
-        super().__init__(users, key, on_write=on_write)
+    def _open(self, stack: ExitStack) -> None:
         # A test may stop ZooKeeper for a while: the session is made again by itself, and then every
         # znode is read again.
-        self._client = KazooClient(
-            hosts=connect, read_only=True, command_retry={"max_tries": -1, "max_delay": 1.0}
-        )
-
-    def __enter__(self) -> Self:
-        self._client.start(timeout=_START_TIMEOUT_SECONDS)
+        retry = {"max_tries": -1, "max_delay": 1.0}
+        client = KazooClient(hosts=self._source, read_only=True, command_retry=retry)
+        stack.callback(client.close)
+        stack.callback(client.stop)
+        client.start(timeout=_START_TIMEOUT_SECONDS)
         for user in self._users:
-            self._client.DataWatch(
-                f"/config/users/{urllib.parse.quote(user, safe='')}", partial(self._on_data, user)
-            )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.stop()
-        self._client.close()
+            znode = f"/config/users/{urllib.parse.quote(user, safe='')}"
+            client.DataWatch(znode, partial(self._on_data, user))
 
     def _on_data(self, user: str, data: bytes | None, stat: Any, _event: object = None) -> None:
         if stat is None and self.quotas()[user] is None:
@@ -175,38 +156,17 @@ def quota_in(data: bytes | None, key: str) -> int | None:
 class BrokerLogQuotaWatch(QuotaWatch):
     """Every quota of the users that this broker logs to have taken over, from its start on."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        users: Iterable[str],
-        key: str = FETCH_KEY,
-        *,
-        on_write: Callable[[QuotaWrite], None] | None = None,
-    ) -> None:
-        super().__init__(users, key, on_write=on_write)
-        self._broker = broker
+    _read_bytes = 0
+
+    def _open(self, stack: ExitStack) -> None:
         self._entities = {
             QuotaChange("FETCH", user, None, None).entity_text(): user for user in self._users
         }
-        self._read_bytes = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="quota-watch", daemon=True)
-
-    def __enter__(self) -> Self:
         self._read()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(_LOG_POLL_SECONDS):
-            self._read()
+        stack.enter_context(repeated(self._read, seconds=_LOG_POLL_SECONDS))
 
     def _read(self) -> None:
-        text = self._broker.log_text(self._read_bytes)
+        text = self._source.log_text(self._read_bytes)
         whole = text[: text.rfind("\n") + 1]
         self._read_bytes += len(whole.encode())
         for at_seconds, user, quota in self._changes(whole):

@@ -7,8 +7,6 @@ The parts themselves live in run directories of the keeper's process, which is t
 starts and stops them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -20,7 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lab import cache, java
 from lab.errors import LabError
@@ -136,7 +134,7 @@ class Wanted:
     scrape_interval_seconds: int = 1
 
     @classmethod
-    def of(cls, fields: dict[str, Any]) -> Wanted:
+    def of(cls, fields: dict[str, Any]) -> Self:
         """What `asdict` made of it, after a journey through JSON."""
         return cls(**(fields | {"parts": tuple(fields["parts"]), "users": tuple(fields["users"])}))
 

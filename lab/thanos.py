@@ -1,7 +1,5 @@
 """Thanos on loopback: a sidecar beside each Prometheus, and one Query that puts them together."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -10,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import process
-from lab.network import free_port
+from lab.network import answers, free_port
 from lab.packages import GoModule
 from lab.process import Process, wait_until
 
@@ -19,8 +17,7 @@ THANOS = GoModule(
     directory=Path(__file__).parent / "thanos_binary",
     package="github.com/thanos-io/thanos/cmd/thanos",
     title="Thanos",
-    announcement="building Thanos 0.42.4 from the Go module proxy; ten minutes and more on two "
-    "cores, only this once",
+    takes="ten minutes and more",
     packages_compiled=1600,
     # Thanos takes one representation of labels for another in memory, so without this one of
     # Prometheus' library a sidecar panics in its first answer.
@@ -82,7 +79,7 @@ def _started(name: str, argv: Sequence[str], directory: Path, http: int) -> Iter
         name, argv, log_path=place / "thanos.log", working_directory=place
     ) as running:
         wait_until(
-            lambda: _is_ready(http),
+            lambda: answers(f"http://127.0.0.1:{http}/-/ready"),
             f"{name} to be ready",
             timeout_seconds=_START_TIMEOUT_SECONDS,
             processes=[running],
@@ -95,11 +92,3 @@ def _sidecars(port: int) -> int:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/stores", timeout=5) as answer:
         found = json.load(answer)["data"].get("sidecar") or ()
     return sum(not one.get("lastError") for one in found)
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False

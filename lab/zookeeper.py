@@ -3,22 +3,19 @@
 It knows nothing of Kafka's znodes.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from lab.cache import RunDirectory
 from lab.doctor import refuse_missing
 from lab.java import properties, start_java
 from lab.network import free_port
 from lab.packages import clock_behind, kafka_jars
-from lab.process import Process, patience, wait_until
+from lab.process import Opened, Process, patience, wait_until
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _START_TIMEOUT_SECONDS = 60
@@ -40,7 +37,7 @@ class DigestLogin:
         )
 
 
-class ZooKeeperLab:
+class ZooKeeperLab(Opened):
     """A ZooKeeper server on a free port of `host`; a context manager.
 
     Session timeouts from 2 to 20 s are granted. With `logins`, clients may log in by SASL
@@ -68,20 +65,13 @@ class ZooKeeperLab:
         self._java_options = tuple(java_options)
         self._directory = directory
         self._process: Process | None = None
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         refuse_missing("linux", "util-linux", "java", "maven")
-        with ExitStack() as stack:
-            if self._directory is None:
-                self._directory = stack.enter_context(RunDirectory()).path / "zookeeper"
-            stack.callback(self.stop)
-            self.start()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        if self._directory is None:
+            self._directory = stack.enter_context(RunDirectory()).path / "zookeeper"
+        stack.callback(self.stop)
+        self.start()
 
     @property
     def connect(self) -> str:
@@ -187,7 +177,7 @@ class ZooKeeperLab:
         return found[1] if found else ""
 
 
-class ZooKeeperEnsemble:
+class ZooKeeperEnsemble(Opened):
     """Three servers on loopback that agree with each other; a context manager.
 
     It returns once one of them leads. A server without a majority of them answers only clients that
@@ -196,30 +186,23 @@ class ZooKeeperEnsemble:
 
     def __init__(self) -> None:
         self.servers: list[ZooKeeperLab] = []
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         ports = {number: (free_port(), free_port()) for number in (1, 2, 3)}
         members = {f"server.{n}": f"127.0.0.1:{a}:{b}" for n, (a, b) in ports.items()}
         settings = {"initLimit": "10", "syncLimit": "5", **members}
-        with ExitStack() as stack:
-            run = stack.enter_context(RunDirectory()).path
-            for number in ports:
-                home = run / f"zookeeper-{number}"
-                (home / "data").mkdir(parents=True)
-                (home / "data" / "myid").write_text(f"{number}")
-                server = ZooKeeperLab(
-                    settings=settings,
-                    java_options=["-Dreadonlymode.enabled=true"],
-                    directory=home,
-                )
-                self.servers.append(stack.enter_context(server))
-            self.wait_for({"leader": 1, "follower": 2})
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        run = stack.enter_context(RunDirectory()).path
+        for number in ports:
+            home = run / f"zookeeper-{number}"
+            (home / "data").mkdir(parents=True)
+            (home / "data" / "myid").write_text(f"{number}")
+            server = ZooKeeperLab(
+                settings=settings,
+                java_options=["-Dreadonlymode.enabled=true"],
+                directory=home,
+            )
+            self.servers.append(stack.enter_context(server))
+        self.wait_for({"leader": 1, "follower": 2})
 
     @property
     def connect(self) -> str:

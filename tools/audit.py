@@ -6,8 +6,6 @@ nothing can be fixed, with 1 where an advisory names a version that fixes it, wi
 something could not be asked about: nothing is known of that then, and it says so.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re
@@ -19,7 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote
+
+from packageurl import PackageURL
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "https://api.osv.dev"
@@ -28,9 +28,6 @@ DONE, KNOWN, NOT_ASKED = 0, 1, 2
 _TIMEOUT_SECONDS = 20
 _MOST_QUERIES = 500  # OSV takes 1000
 _REBUILT = re.compile(r"\+b[0-9]+$")  # Debian built the same source again
-_PURL = re.compile(
-    r"pkg:(?P<kind>deb|maven|pypi)/(?P<name>[^@]+)@(?P<version>[^?]+)\??(?P<more>.*)"
-)
 
 
 @dataclass(frozen=True, order=True)
@@ -78,20 +75,19 @@ def package_of(purl: str) -> Package:
 
     Raises UnknownPurl for one of another kind, and for a Debian package without its release.
     """
-    found = _PURL.fullmatch(purl)
-    if found is None:
-        raise UnknownPurl(purl)
-    name, version = unquote(found["name"]), unquote(found["version"])
-    if found["kind"] == "pypi":
+    try:
+        found = PackageURL.from_string(purl)
+    except ValueError:
+        raise UnknownPurl(purl) from None
+    name, version, more = found.name, str(found.version), dict(found.qualifiers or {})
+    if found.type == "pypi":
         return Package("PyPI", name, version)
-    if found["kind"] == "maven":
-        return Package("Maven", name.replace("/", ":"), version)
-    more = parse_qs(found["more"])
-    if "distro" not in more:
+    if found.type == "maven":
+        return Package("Maven", ":".join(filter(None, [found.namespace, name])), version)
+    if found.type != "deb" or "distro" not in more:
         raise UnknownPurl(purl)
-    release = more["distro"][0].removeprefix("debian-")
-    source = more.get("upstream", [name.removeprefix("debian/")])[0]
-    return Package(f"Debian:{release}", source, _REBUILT.sub("", version))
+    release = more["distro"].removeprefix("debian-")
+    return Package(f"Debian:{release}", more.get("upstream", name), _REBUILT.sub("", version))
 
 
 def advisories(packages: Sequence[Package], source: str) -> Iterator[tuple[Package, str]]:

@@ -8,64 +8,26 @@ and what was read are in `out/console-walk/`.
 
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
 from lab.browser import chromium
+from lab.errors import LabError
+from lab.process import Process, start, wait_until
 
 OUT: Final = Path("out") / "console-walk"
 _ADDRESS: Final = re.compile(r"in a browser: (http://\S+)")
 _DEMO_SECONDS: Final = 1800.0
-_LOOK_SECONDS: Final = 0.5
-_Found = TypeVar("_Found")
 
 
 class Missed(Exception):
     """Something that should have been on a page was not, in time."""
-
-
-def _demo(log: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "DEMO": os.environ.get("DEMO", "quick"), "COLUMNS": "200"}
-    with log.open("wb") as stream:
-        return subprocess.Popen(
-            [sys.executable, "-m", "demo"], stdout=stream, stderr=stream, env=environment
-        )
-
-
-class _Nothing:
-    """Instead of a demo, when somebody else started one."""
-
-    returncode = 0
-
-    def poll(self) -> None:
-        return None
-
-    def wait(self, seconds: float) -> int:  # noqa: ARG002
-        return 0
-
-    def terminate(self) -> None:
-        """It is not ours."""
-
-
-Demo = subprocess.Popen[bytes] | _Nothing
-
-
-def _until(condition: Callable[[], _Found], what: str, demo: Demo, seconds: float) -> _Found:
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        if found := condition():
-            return found
-        if demo.poll() is not None:
-            raise Missed(f"the demo ended before {what}")
-        time.sleep(_LOOK_SECONDS)
-    raise Missed(f"{what}: not within {seconds:.0f} s")
 
 
 def require(found: object, what: str) -> None:
@@ -162,18 +124,20 @@ def look_at_every_page(page: Page, out: Path, *, limit: str, throttled: Sequence
     _keep(page, "what-if", out)
 
 
-def walk(page: Page, address: str, demo: Demo) -> None:
+def walk(page: Page, address: str, demo: Process) -> None:
     """Look at every page once a level is throttled. Raises Missed, or what Playwright raises."""
     _until(lambda: opened(page, address), "the first page", demo, 600.0)
     seen: list[str] = []
 
-    def note(state: str) -> None:
+    def note() -> str:
+        state = in_short(page)
         if not seen or seen[-1] != state:
             seen.append(state)
             print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
+        return state
 
     def l3_is_throttled() -> bool:
-        note(in_short(page))
+        note()
         return is_throttled(page, "L3")
 
     _until(l3_is_throttled, "L3 to be throttled", demo, _DEMO_SECONDS)
@@ -181,46 +145,37 @@ def walk(page: Page, address: str, demo: Demo) -> None:
 
     page.get_by_role("link", name="Now", exact=True).click()
     page.wait_for_selector(".answer")
-
-    def is_back() -> bool:
-        text = in_short(page)
-        note(text)
-        return "All members are at their contracted rates" in text
-
-    _until(is_back, "all members to be back at their contracted rates", demo, 900.0)
+    back = "All members are at their contracted rates"
+    _until(lambda: back in note(), "all members to be back", demo, 900.0)
     _keep(page, "back", OUT)
     (OUT / "answers.txt").write_text("\n".join(seen) + "\n", encoding="utf-8")
 
 
+def _until(condition: Callable[[], object], what: str, demo: Process, seconds: float) -> None:
+    wait_until(condition, what, timeout_seconds=seconds, processes=[demo], poll_seconds=0.5)
+
+
 def main() -> int:
-    """Start the demo and walk; or walk a console that is there already: `CONSOLE=http://...`."""
+    """Start the demo and walk; the demo goes on to its end."""
     OUT.mkdir(parents=True, exist_ok=True)
     log = OUT / "demo.log"
-    there = os.environ.get("CONSOLE", "")
-    if there:
-        log.write_text(f"in a browser: {there}")
-    demo: Demo = _Nothing() if there else _demo(log)
-    try:
-
-        def address() -> str:
-            found = _ADDRESS.search(log.read_text(encoding="utf-8", errors="replace"))
-            return found[1] if found else ""
-
-        at = _until(address, "the console's address", demo, 900.0)
-        with watched_page(at) as page:
-            walk(page, at, demo)
-    except (Missed, AssertionError, Error) as missed:
-        print(f"console-walk: {missed}", file=sys.stderr)
-        return 1
-    finally:
-        if not there and demo.poll() is None:
-            try:
+    log.unlink(missing_ok=True)
+    environment = {"DEMO": os.environ.get("DEMO", "quick"), "COLUMNS": "200"}
+    argv = [sys.executable, "-m", "demo"]
+    with start("demo", argv, log_path=log, environment=environment, niceness=0) as demo:
+        try:
+            _until(lambda: _ADDRESS.search(log.read_text()), "the console's address", demo, 900.0)
+            (address,) = _ADDRESS.findall(log.read_text())
+            with watched_page(address) as page:
+                walk(page, address, demo)
+        except (LabError, Missed, AssertionError, Error) as missed:
+            print(f"console-walk: {missed}", file=sys.stderr)
+            return 1
+        finally:
+            with suppress(LabError):
                 demo.wait(_DEMO_SECONDS)
-            except subprocess.TimeoutExpired:
-                demo.terminate()
-                demo.wait(120)
-    print(f"demo ended with {demo.returncode}; what was read is in {OUT}")
-    return demo.returncode
+        print(f"demo ended with {demo.exit_code}; what was read is in {OUT}")
+        return demo.exit_code or 0
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import typer
@@ -29,42 +30,25 @@ from tidegate.resources.rates import PATTERN
 from tidegate.simulation.outcome import outcome_of
 from tidegate.simulation.play import play
 from tidegate_logic.reasons import STALLED, Reason
-from tools.dashboards import DASHBOARDS, dashboard_json
+from tools.dashboards import dashboard_json, declared
 from tools.write_or_check import write_or_check
 
 # docs/resources.md: fields, types, bounds, meaning and rules, from the schema that the API server
 # enforces.
 
-
-_INTRODUCTION = f"""<!-- Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`. -->
-# The custom resources
-
-Group and version `{API_VERSION}`, all namespaced, category `{CATEGORY}` (`kubectl get {CATEGORY}`). References stay inside
-the namespace. The spec is yours: the operator never writes it, not even defaults; "if unset" names what it acts on where a field is
-left out. Defaults are not in the CRDs either: the API server would write them into your objects, GitOps tools would report items of
-lists as changed, and an upgrade could not distinguish an old default from your choice. The status is the operator's.
-
-The CRDs are for Kubernetes 1.30 or later. The code with which API servers of 1.30.14, 1.32.13 and 1.34.4 admit objects takes them with their rules, keeps
-every object of these pages and of `examples/` as it is written, and refuses wrong ones with the sentences below (`make test-crds`). A running server was tried
-with 1.34 only, and nothing with 1.29 or before. Field selectors on `spec.policyRef.name` need 1.31: a server of 1.30 drops `selectableFields` from the CRDs.
-
-A **byte rate** is a whole number of bytes per second from 1024 to 9007199254740991, written as a text: digits, perhaps a decimal
-fraction, and one suffix, as `50Mi`, `50M`, `1250M`, `1.5Gi`. `k M G T` are powers of 1000, `Ki Mi Gi Ti` powers of 1024. Without a suffix
-it needs quotes in YAML: `"52428800"`. A fraction must come out as whole bytes: `1.5Ki` does, `1.3Ki` does not.
-
-An object that is wrong by itself is refused when it is applied, with the sentence listed under "must hold". What depends on another
-object (a missing policy or topic, the same user and client id in two tiers or twice in one) becomes a condition instead.
-"""
-
+_HEADS = Path(__file__).with_name("page_heads")
 _UNSET = re.compile(r" ?\bUnset(?: means(?: that)?|:) (.+?)\.(?= |$)")
+
+
+def _head(name: str, **known: str) -> str:
+    """What a page begins with, with what is `$known` filled in."""
+    return Template((_HEADS / f"{name}.md").read_text(encoding="utf-8")).substitute(known)
 
 
 def reference_page(kinds: Iterable[Kind]) -> str:
     """The whole page."""
-    return (
-        "\n".join([_INTRODUCTION, *(line for kind in kinds for line in _kind(kind))]).rstrip()
-        + "\n"
-    )
+    head = _head("resources", api_version=API_VERSION, category=CATEGORY)
+    return "\n".join([head, *(line for kind in kinds for line in _kind(kind))]).rstrip() + "\n"
 
 
 def _kind(kind: Kind) -> Iterator[str]:
@@ -200,32 +184,17 @@ def chart_template(crd_yaml: str) -> str:
     named, separator, spec = rest.partition("spec:\n")
     if not name or not separator or not named.startswith("  name: "):
         raise ValueError("this is no CRD with a name and a spec")
+    quoted = spec.replace("{{", '{{ "{{" }}')
     return (
         f"{_TEMPLATE_HEADER}{{{{- if .Values.crds.enabled "
-        f"}}}}\n{head}{name}{named}{_METADATA}{separator}{_quoted(spec)}{{{{- end }}}}\n"
+        f"}}}}\n{head}{name}{named}{_METADATA}{separator}{quoted}{{{{- end }}}}\n"
     )
-
-
-def _quoted(text: str) -> str:
-    return text.replace("{{", '{{ "{{" }}')
 
 
 # docs/reasons.md: the table of every reason, from the enum in controller_logic/tidegate_logic/reasons.py.
 
 
 REASONS_PAGE = Path("docs/reasons.md")
-REASONS_HEAD = """\
-# Reasons
-
-<!-- Generated from controller_logic/tidegate_logic/reasons.py by `make generate`; do not edit by hand. -->
-
-The same reasons appear in conditions (`kubectl describe`), Events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
-A reason never changes its spelling; the message beside it has the numbers. Where `Ready` is `False` with a reason that is marked as
-stalled, a person must act: the condition `Stalled` is `True` then, and else `False`, never absent. `kstatus` and tools that use it read it.
-
-| Reason | What it means | Stalled |
-|---|---|---|
-"""
 
 
 def reasons_page() -> str:
@@ -233,11 +202,10 @@ def reasons_page() -> str:
     that no row breaks.
     """
     rows = (
-        f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} | "
-        f"{'yes' if reason in STALLED else ''} |\n"
+        f"| `{reason.value}` | {_cell(reason.meaning)} | {'yes' if reason in STALLED else ''} |\n"
         for reason in Reason
     )
-    return REASONS_HEAD + "".join(rows)
+    return _head("reasons") + "".join(rows)
 
 
 # `charts/tidegate/README.md`: what the chart does, and a table of its values made from the
@@ -342,50 +310,23 @@ def _comment_above(lines: list[str], mark: yaml.Mark) -> str:
 
 
 def _value_table(values: tuple[Value, ...]) -> str:
-    rows = (
-        f"|`{value.path}`|{_default(value)}|{_chart_cell(value.comment)}|\n" for value in values
-    )
+    rows = (f"|`{value.path}`|{_default(value)}|{_cell(value.comment)}|\n" for value in values)
     return "\n## Values\n\n| Value | Default | Meaning |\n|---|---|---|\n" + "".join(rows)
 
 
 def _default(value: Value) -> str:
-    return f"`{_chart_cell(value.default)}`" if value.default else ""
-
-
-def _chart_cell(text: str) -> str:
-    return text.replace("|", chr(92) + "|")
+    return f"`{_cell(value.default)}`" if value.default else ""
 
 
 # docs/cli.md: every command with its options, from the declarations in operator/tidegate/commands.
 
 
 CLI_PAGE = Path("docs/cli.md")
-CLI_HEAD = f"""\
-# The command line
-
-<!-- Generated from operator/tidegate/commands by `make generate`; do not edit by hand. -->
-
-`tidegate COMMAND --help` prints the same. `python -m tidegate` is the same program, and so is `kubectl tidegate`: kubectl finds
-`kubectl-tidegate`, which is installed beside it. `source <(tidegate completion bash)` makes the shell complete commands and options on Tab
-(also zsh and fish); the command starts Python each time, so put its output into a file rather than that line into `.bashrc`.
-
-Name a policy as `POLICY` or `NAMESPACE/POLICY` after the command; if there is only one, leave it out. `-n`, `-A`, `--kubeconfig`,
-`--context` and `--as` are kubectl's, and may stand before the command too. Without `-n`, commands that only read search every namespace.
-Commands that write (`pause`, `resume`, `override`, `confirm-removal`, `resync`, `ledger`) act in the namespace of the kubeconfig's context,
-and in no other that was not named. `--dry-run=client` prints a request without sending it. `-f` always names manifests, of at most 1 MiB.
-
-{EPILOGUE}
-
-On a terminal the output has colours; in a pipe it is plain text, one line per row. `--output json` and `--output yaml` print one
-document: byte rates are integers in bytes per second, stored values are exact texts, and an entity is `user` and `clientId`, of which those
-listed in `defaults` are Kafka's default entity. `--output jsonpath=TEMPLATE` prints parts of that document as kubectl does:
-`tidegate plan -o jsonpath='{{.changes[*].entity.user}}'`. Paths follow RFC 9535; `range` is not supported.
-"""
 
 
 def cli_page() -> str:
     """The whole page, commands in the order in which `tidegate --help` lists them."""
-    parts = [CLI_HEAD]
+    parts = [_head("cli", epilogue=EPILOGUE)]
     for name, command in _commands(typer.main.get_command(app)):
         parts.append(
             f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n```sh\n{EXAMPLES[name]}\n```\n\n"
@@ -509,8 +450,8 @@ def main() -> int:
         CHART_README: readme(**texts),
         SIMULATED_PICTURE: simulated_picture(),
         **{
-            CHART_DIRECTORY / "dashboards" / f"{name}.json": dashboard_json(build)
-            for name, build in DASHBOARDS.items()
+            CHART_DIRECTORY / "dashboards" / f"{name}.json": dashboard_json(name)
+            for name in declared()
         },
     }
     return write_or_check({**generated_files(), **pages}, command="python -m tools.generate")

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tools.import_graph import ImportGraph, Module, circles, import_graph
+from tools.import_graph import ImportGraph, Module, circle_in, import_graph
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGETS = Path("tools/budgets.toml")
@@ -91,8 +91,9 @@ def _lines(place: Path) -> int:
 def import_figures(product: ImportGraph, around: ImportGraph) -> Iterator[Figure]:
     """Circles, and small modules that only one other imports and that do not say why."""
     for name, graph in (("the product", product), ("demo, lab, bench and image", around)):
-        found = tuple(" <-> ".join(sorted(circle)) for circle in circles(graph.imports))
-        yield Figure(f"circles of imports in {name}", len(found), 0, "", found)
+        circle = circle_in(graph.imports)
+        details = (" <-> ".join(circle),)
+        yield Figure(f"circles of imports in {name}", int(bool(circle)), 0, "", details)
     unexplained = tuple(
         f"{module.name} ({module.lines} lines): put it into its importer, or give the reason why "
         "it is a module of its own"

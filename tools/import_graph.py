@@ -5,12 +5,10 @@ follow them all the same.
 """
 
 import ast
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TypeVar
-
-_Node = TypeVar("_Node", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,37 +91,10 @@ def _base(module: Module, node: ast.ImportFrom) -> str:
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
-def circles(imports: Mapping[_Node, Collection[_Node]]) -> list[list[_Node]]:
-    """Every set of nodes that all reach each other, largest first (Tarjan's algorithm; sets of one
-    are no circle).
-    """
-    return sorted(
-        (part for part in component_order(imports) if len(part) > 1), key=len, reverse=True
-    )
-
-
-def component_order(imports: Mapping[_Node, Collection[_Node]]) -> list[list[_Node]]:
-    """Strongly connected components, each after all that it reaches."""
-    number: dict[_Node, int] = {}
-    lowest: dict[_Node, int] = {}
-    path: list[_Node] = []
-    found: list[list[_Node]] = []
-
-    def visit(node: _Node) -> None:
-        number[node] = lowest[node] = len(number)
-        path.append(node)
-        for reached in imports[node]:
-            if reached not in number:
-                visit(reached)
-                lowest[node] = min(lowest[node], lowest[reached])
-            elif reached in path:
-                lowest[node] = min(lowest[node], number[reached])
-        if lowest[node] == number[node]:
-            at = path.index(node)
-            found.append(path[at:])
-            del path[at:]
-
-    for node in imports:
-        if node not in number:
-            visit(node)
-    return found
+def circle_in(imports: Mapping[str, Collection[str]]) -> list[str]:
+    """Names that import each other in a circle; empty where none do."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as found:
+        return sorted(set(found.args[1]))
+    return []

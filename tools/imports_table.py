@@ -11,10 +11,11 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from tools.house import PRODUCT, ROOT, product_graph
-from tools.import_graph import ImportGraph, circles, component_order
+from tools.import_graph import ImportGraph
 from tools.write_or_check import write_or_check
 
 PAGE = Path("docs/architecture.md")
@@ -141,34 +142,21 @@ def _meaning(box: str, package: str, modules: Collection[str], folder: Path) -> 
 
 
 def reduced(imports: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """Without what follows from the rest; in a circle every arrow stays."""
+    """Without what follows from the rest. Raises CycleError, a ValueError, for a circle."""
     reach: dict[str, set[str]] = {}
-    for part in component_order(imports):
-        below = {node for one in part for node in imports[one]}
-        reach |= dict.fromkeys(part, below.union(*(reach.get(node, set()) for node in below)))
-
-    def follows(one: str, node: str) -> bool:
-        """Whether a box outside of its circle, which `one` imports too, leads to `node`."""
-        return any(
-            node in reach[other] and one not in reach[other]
-            for other in imports[one]
-            if other != node
-        )
-
+    for one in TopologicalSorter(imports).static_order():
+        reach[one] = set(imports[one]).union(*(reach[node] for node in imports[one]))
     return {
-        one: sorted(node for node in below if one in reach[node] or not follows(one, node))
+        one: sorted(node for node in below if not any(node in reach[other] for other in below))
         for one, below in imports.items()
     }
 
 
 def rows_of(imports: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """Boxes from the top down, each above all that it imports; those of a circle are side by
-    side.
-    """
+    """Boxes from the top down, each above all that it imports."""
     depth: dict[str, int] = {}
-    for part in component_order(imports):
-        below = [depth[node] for one in part for node in imports[one] if node not in part]
-        depth |= dict.fromkeys(part, max(below, default=-1) + 1)
+    for one in TopologicalSorter(imports).static_order():
+        depth[one] = max((depth[node] for node in imports[one]), default=-1) + 1
     deepest = max(depth.values(), default=-1)
     return [[node for node in imports if depth[node] == level] for level in range(deepest, -1, -1)]
 
@@ -182,15 +170,10 @@ def block(picture: Picture) -> str:
         for row in rows_of(picture.imports)
         for name, box in ((name, picture.boxes[name]) for name in row)
     ]
-    circle = [
-        " and ".join(f"`{picture.boxes[name].title}`" for name in sorted(one))
-        for one in circles(picture.imports)
-    ]
     return "\n".join(
         [
             _BEGIN,
-            "Each folder imports only from rows below it"
-            + (f", but for circles: {'; '.join(circle)}." if circle else "."),
+            "Each folder imports only from rows below it.",
             "What follows from other imports is left out.",
             "",
             "| folder | files | what it is | imports |",

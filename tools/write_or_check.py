@@ -1,7 +1,5 @@
 """Write files that are made from the code, or say which of them are out of date."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping, Sequence

@@ -5,9 +5,9 @@ by the clock, cold and with nothing to change. The garbage collector runs as alw
 decision before is let go while the next one is made, as in the operator.
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Collection
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -15,22 +15,9 @@ from typing import Any
 from bench.results import Figure
 from tidegate.kafka.brokers import topology_of
 from tidegate.kafka.protocol import metadata
-from tidegate_logic.decide import decide
+from tidegate_logic import model
+from tidegate_logic.decide import decide, settle
 from tidegate_logic.decision import Decision, Memory
-from tidegate_logic.model import (
-    Contract,
-    Entity,
-    Level,
-    Member,
-    Observation,
-    Policy,
-    QuotaWrite,
-    RateForm,
-    StoredQuota,
-    Tier,
-    TopicLeaders,
-    Topology,
-)
 
 # How long it takes to know the leaders of 20,000 partitions from the bytes of one Metadata answer
 # (bound: 300 ms).
@@ -113,52 +100,53 @@ _BROKERS, _TOPICS, _PARTITIONS, _ENTITIES, _TIERS = 50, 2000, 10, 5000, 10
 _ROUNDS = 25
 
 
-def observation() -> Observation:
+def observation() -> model.Observation:
     """A cluster with everything declared and nothing written yet.
 
     Every member names two topics of its own choice.
     """
     topics = {
-        f"topic-{number}": TopicLeaders(
+        f"topic-{number}": model.TopicLeaders(
             {(number * 7 + place) % _BROKERS: 1 for place in range(_PARTITIONS)}
         )
         for number in range(_TOPICS)
     }
     members = [
-        Member(
+        model.Member(
             f"member-{number}",
-            Entity(f"user-{number}"),
+            model.Entity(f"user-{number}"),
             (f"topic-{number % _TOPICS}", f"topic-{number * 3 % _TOPICS}"),
-            Contract(RateForm.PER_PARTITION, 1_000_000 + number, 2_000_000 + number),
+            model.Contract(model.RateForm.PER_PARTITION, 1_000_000 + number, 2_000_000 + number),
         )
         for number in range(_ENTITIES)
     ]
     tiers = tuple(
-        Tier(f"bench/tier-{number}", Level.L2, tuple(members[number::_TIERS]))
+        model.Tier(f"bench/tier-{number}", model.Level.L2, tuple(members[number::_TIERS]))
         for number in range(_TIERS)
     )
-    quotas = {member.entity: StoredQuota(member.entity, {}) for member in members}
-    return Observation(
+    quotas = {member.entity: model.StoredQuota(member.entity, {}) for member in members}
+    return model.Observation(
         0.0,
-        Policy("bench/main", "uid"),
+        model.Policy("bench/main", "uid"),
         tiers,
-        Topology(0.0, frozenset(range(_BROKERS)), topics),
+        model.Topology(0.0, frozenset(range(_BROKERS)), topics),
         quotas,
     )
 
 
-def applied(before: Observation, writes: tuple[QuotaWrite, ...]) -> Observation:
-    """The same world after all writes took effect."""
+def applied(
+    before: model.Observation, writes: tuple[model.QuotaWrite, ...], *, seconds: float = 15.0
+) -> model.Observation:
+    """The same world so many seconds later, after all writes took effect."""
     quotas = dict(before.quotas or {})
     for write in writes:
-        values = {key: text for key, text in write.values.items() if text is not None}
-        quotas[write.entity] = StoredQuota(write.entity, values, 0, write.ledger, 0)
-    return Observation(
-        before.now_seconds + 15.0, before.policy, before.tiers, before.topology, quotas
-    )
+        changed = {**quotas[write.entity].values, **write.values}
+        values = {key: text for key, text in changed.items() if text is not None}
+        quotas[write.entity] = model.StoredQuota(write.entity, values, 0, write.ledger, 0)
+    return replace(before, now_seconds=before.now_seconds + seconds, quotas=quotas)
 
 
-def timed(world: Observation) -> tuple[Decision, list[float]]:
+def timed(world: model.Observation) -> tuple[Decision, list[float]]:
     """One decision of this world and the seconds of each round."""
     seconds = []
     for _ in range(_ROUNDS):
@@ -183,3 +171,99 @@ def _figure(case: str, seconds: list[float]) -> Figure:
     )
     note = f"best {min(seconds) * 1000:.0f} ms, worst {max(seconds) * 1000:.0f} ms"
     return Figure(name, median(seconds) * 1000, "ms", BOUND_SECONDS * 1000, note)
+
+
+# The same with readings: each entity sends and receives on 18 to 20 brokers, so there are 180,000
+# client rates. By the processor, since this is what a policy of this size costs a busy operator.
+
+_LIMIT = 10_000_000_000  # bytes/s of each NIC
+_SCRAPE_SECONDS, _SPANS = 5.0, 13
+_LEVELS = tuple(model.Level)
+_MEASURED_ROUNDS = 5
+_MEASURED_BOUNDS = {"calm": 60.0, "the first cut": 200.0, "everybody on the way": 500.0}
+
+
+def measured_figures() -> list[Figure]:
+    """Processor time of one decision while all is calm, at the first cut, and in an episode."""
+    world = _measured(observation())
+    decision, memory = decide(world, Memory())
+    calm = _with_readings(applied(world, decision.writes), load=0.7)
+    figures = [_processor_figure("calm", calm, memory)]
+    memory = decide(calm, memory)[1]
+    hot = frozenset(range(0, _BROKERS, 10))
+    over = _with_readings(replace(calm, now_seconds=calm.now_seconds + 15), load=0.7, hot=hot)
+    figures.append(_processor_figure("the first cut", over, memory))
+    for _ in range(10):  # the first cut's writes, as they are paced
+        decision, memory = decide(over, memory)
+        memory = settle(
+            memory,
+            decision,
+            {write.entity for write in decision.writes},
+            now_seconds=over.now_seconds,
+        )
+        wait_seconds = min(decision.next_pass_in_seconds or 15.0, 15.0)
+        over = applied(over, decision.writes, seconds=wait_seconds)
+    over = _with_readings(replace(over, now_seconds=over.now_seconds + 30), load=1.05, sends=0.6)
+    return [*figures, _processor_figure("everybody on the way", over, memory)]
+
+
+def _processor_figure(case: str, world: model.Observation, memory: Memory) -> Figure:
+    milliseconds = []
+    for _ in range(_MEASURED_ROUNDS):
+        start = time.process_time()
+        decide(world, memory)
+        milliseconds.append((time.process_time() - start) * 1000)
+    clients = len(world.readings.clients) if world.readings is not None else 0
+    name = (
+        f"decide() with {clients:,} client rates, {_BROKERS} brokers, {_ENTITIES} entities: "
+        f"{case}, processor time, median of {len(milliseconds)}"
+    )
+    note = f"best {min(milliseconds):.0f} ms, worst {max(milliseconds):.0f} ms"
+    return Figure(name, median(milliseconds), "ms", _MEASURED_BOUNDS[case], note)
+
+
+def _measured(world: model.Observation) -> model.Observation:
+    """The same cluster under limits, its tiers of all levels."""
+    limit = model.BrokerLimit(_LIMIT, _LIMIT, _LIMIT * 5 // 4, _LIMIT * 5 // 4)
+    policy = replace(
+        world.policy,
+        limits=model.BrokerLimits(limit),
+        measured=True,
+        write_budget_changes=20 * _ENTITIES,
+    )
+    throttled = (model.Contract(model.RateForm.PER_PARTITION, 1_100_000, 400_000),)
+    tiers = [
+        replace(tier, level=level, throttled=() if level is model.Level.L0 else throttled)
+        for number, tier in enumerate(world.tiers or ())
+        for level in [_LEVELS[number % len(_LEVELS)]]
+    ]
+    return replace(world, policy=policy, tiers=tuple(tiers))
+
+
+def _with_readings(
+    world: model.Observation, *, load: float, hot: Collection[int] = (), sends: float = 1.0
+) -> model.Observation:
+    """Readings of this moment: NICs at this share of their limits, the `hot` ones 30 % above."""
+    now_seconds, topics = world.now_seconds, world.topology.topics if world.topology else {}
+    nic = {
+        (broker, way): tuple(
+            model.NicSpan(
+                now_seconds - _SCRAPE_SECONDS * ago,
+                _SCRAPE_SECONDS,
+                (1.3 if broker in hot else load) * _LIMIT,
+            )
+            for ago in reversed(range(_SPANS))
+        )
+        for broker in range(_BROKERS)
+        for way in model.Direction
+    }
+    clients: dict[tuple[model.Entity, int, model.Direction], model.ClientRate] = {}
+    for member in [member for tier in world.tiers or () for member in tier.members]:
+        for broker in sorted({one for name in member.topics for one in topics[name].leaders}):
+            fetched, produced = sends * (4_000_000 + 1000 * (broker % 7)), sends * 2_000_000
+            key = member.entity, broker
+            clients[*key, model.Direction.EGRESS] = model.ClientRate(now_seconds - 1, fetched, 0.0)
+            clients[*key, model.Direction.INGRESS] = model.ClientRate(
+                now_seconds - 1, produced, 0.0
+            )
+    return replace(world, readings=model.Readings(now_seconds, _SCRAPE_SECONDS, nic, clients))

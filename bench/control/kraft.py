@@ -4,25 +4,19 @@ Ends are taken by asking the brokers, every few milliseconds, so they are that m
 """
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 
-from bench.control.latency import policy_reports, tier_reports
 from bench.control.world import (
-    GROUP,
-    NAMESPACE,
     TIERS,
     TOPIC,
-    VERSION,
     KraftWorld,
     kraft_world,
     policy,
     tier,
 )
-from bench.results import Figure, median_of, percentile
-from lab.process import wait_until
+from bench.results import Figure, median_of, percentiles
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
@@ -30,9 +24,6 @@ from tidegate.kafka.protocol import metadata
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey
 
-_TIMEOUT_SECONDS = 120
-_JSON_PATCH = "application/json-patch+json"
-_RAISE = 1_000
 _FIRST_USER = Entity("user-0")
 _LAST_USER = Entity("user-999")  # as texts are sorted, of 1000 and of 5000, so it is written last
 _REACTION_ENTITIES = 10
@@ -76,18 +67,15 @@ def _median(what: str, taken: Sequence[float], bound: float) -> Figure:
 
 
 def _cold_once(on: KraftWorld, entities: int) -> tuple[float, float]:
-    for number in range(TIERS):
-        on.create("businesstiers", tier(number, entities))
+    on.create_tiers(entities)
     asking = _asking(on, 1)
     started = time.time()
     on.create("brokerbandwidthpolicies", policy(on.kafka))
     # to ask for all of them takes time of the processors that the operator needs
-    _wait(on, lambda: describe(asking, [_LAST_USER], "unused"), "a last quota", seconds=0.02)
-    _wait(on, lambda: len(_quotas(asking)) >= entities, f"{entities} quotas", seconds=0.02)
+    on.wait(lambda: describe(asking, [_LAST_USER], "unused"), "a last quota", poll_seconds=0.02)
+    on.wait(lambda: len(_quotas(asking)) >= entities, f"{entities} quotas", poll_seconds=0.02)
     committed = time.time() - started
-    _wait(on, lambda: policy_reports(on, entities), "the policy's status", seconds=0.05)
-    for number in range(TIERS):
-        _wait(on, partial(tier_reports, on, f"tier-{number}"), "every status", seconds=0.05)
+    on.wait_for_status(entities)
     reported = time.time() - started
     asking.close()
     return committed, reported
@@ -99,41 +87,22 @@ def kraft_change(changes: int = 100) -> list[Figure]:
     Beside 1000 contracts on one broker, each change sent once the status shows the one before.
     """
     with kraft_world(1) as on:
-        for number in range(TIERS):
-            on.create("businesstiers", tier(number, 1000))
+        on.create_tiers(1000)
         on.create("brokerbandwidthpolicies", policy(on.kafka))
-        _wait(on, lambda: policy_reports(on, 1000), "the policy's status", seconds=0.1)
+        on.wait_for_status(1000)
         asking = _asking(on, 1)
         taken = [_changed_once(on, asking) * 1000 for _ in range(changes)]
         asking.close()
     what = "Kafka 4.3.1 without ZooKeeper: one changed contract to the quota in force"
-    bound = _CHANGE_P99_BOUND_MILLISECONDS
-    return [
-        Figure(f"{what}, P50 of {changes}", percentile(taken, 50), "ms", None),
-        Figure(f"{what}, P99 of {changes}", percentile(taken, 99), "ms", bound),
-    ]
+    return percentiles(what, taken, "ms", {50: None, 99: _CHANGE_P99_BOUND_MILLISECONDS})
 
 
 def _changed_once(on: KraftWorld, asking: AdminClient) -> float:
-    path = "/spec/members/0/contract/perPartition/produce"
-    members = on.read("businesstiers", "tier-0")["spec"]["members"]
-    rate = int(members[0]["contract"]["perPartition"]["produce"]) + _RAISE
-    patch = [{"op": "replace", "path": path, "value": str(rate)}]
     before = _produce(asking)
-    started = time.time()
-    on.objects.patch_namespaced_custom_object(
-        GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH
-    )
-    _wait(on, lambda: _produce(asking) != before, "the changed quota", seconds=_POLL_SECONDS)
+    started, rate = on.raise_contract()
+    on.wait(lambda: _produce(asking) != before, "the changed quota", poll_seconds=_POLL_SECONDS)
     taken = time.time() - started
-
-    in_force = _produce(asking)
-
-    def is_in_status() -> bool:
-        member = on.read("businesstiers", "tier-0")["status"]["members"][0]
-        return str(member.get("quota", {}).get("produce")) == in_force
-
-    _wait(on, is_in_status, "the status of the change", seconds=0.1)
+    on.wait_for_member(rate)
     return taken
 
 
@@ -157,7 +126,7 @@ def kraft_reaction(
             on.create("businesstiers", tier(number, _REACTION_ENTITIES))
         on.create("brokerbandwidthpolicies", policy(on.kafka))
         asking = _asking(on, 1)
-        _wait(on, lambda: _produce(asking) is not None, "the first quota", seconds=0.02)
+        on.wait(lambda: _produce(asking) is not None, "the first quota", poll_seconds=0.02)
         even = _produce(asking)
         taken: list[float] = []
         for number in range(runs):
@@ -172,11 +141,7 @@ def kraft_reaction(
         "quota"
     )
     each = "each: " + ", ".join(f"{one:.2f}" for one in sorted(taken)) + " s"
-    bound = _REACTION_P95_BOUND_SECONDS
-    return [
-        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
-        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound, each),
-    ]
+    return percentiles(what, taken, "s", {50: None, 95: _REACTION_P95_BOUND_SECONDS}, each)
 
 
 def _of_the_ledger(asking: AdminClient) -> set[int]:
@@ -192,18 +157,17 @@ def _killed_once(on: KraftWorld, asking: AdminClient, broker_id: int, even: str 
         {"bootstrap.servers": f"{first.host}:{first.ports.plain}", "log_level": 0}
     )
     on.kafka.broker(broker_id).kill()
-    _wait(
-        on,
+    on.wait(
         lambda: _has_moved(leaders, broker_id),
         "the new leaders",
-        seconds=_POLL_SECONDS,
+        poll_seconds=_POLL_SECONDS,
     )
     elected = time.time()
-    _wait(on, lambda: _produce(asking) != even, "the corrected quota", seconds=_POLL_SECONDS)
+    on.wait(lambda: _produce(asking) != even, "the corrected quota", poll_seconds=_POLL_SECONDS)
     corrected = time.time()
     on.kafka.broker(broker_id).start()
     on.kafka.restore_preferred_leaders(TOPIC)
-    _wait(on, lambda: _produce(asking) == even, "the quota of even leaders", seconds=0.02)
+    on.wait(lambda: _produce(asking) == even, "the quota of even leaders", poll_seconds=0.02)
     time.sleep(2)  # until the status shows it, too
     return corrected - elected
 
@@ -225,13 +189,3 @@ def _quotas(asking: AdminClient) -> dict[Entity, object]:
 def _produce(asking: AdminClient) -> str | None:
     found = describe(asking, [_FIRST_USER], "unused").get(_FIRST_USER, {})
     return found.get(QuotaKey.PRODUCER_BYTE_RATE)
-
-
-def _wait(on: KraftWorld, condition: Callable[[], object], what: str, *, seconds: float) -> None:
-    wait_until(
-        condition,
-        what,
-        timeout_seconds=_TIMEOUT_SECONDS,
-        processes=[on.operator],
-        poll_seconds=seconds,
-    )

@@ -6,26 +6,17 @@ ZooKeeper's own modification times where it has them, in whole milliseconds.
 
 import json
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import psutil
 
 from bench.control.world import (
-    GROUP,
-    NAMESPACE,
-    POLICY,
     TIERS,
     TOPIC,
-    VERSION,
-    OnKubernetes,
     World,
     policy,
     tier,
 )
-from bench.results import Figure, percentile
-from lab.process import wait_until
+from bench.results import Figure, percentiles
 
 _TIMEOUT_SECONDS = 120
 _USER = "/config/users/user-0"
@@ -38,17 +29,14 @@ def cold(on: World, entities: int, *, deletion: str = "Retain") -> list[Figure]:
     The tiers exist already; the clock starts when the policy is created, and stops when every quota
     is committed and every status has it.
     """
-    for number in range(TIERS):
-        on.create("businesstiers", tier(number, entities))
+    on.create_tiers(entities)
     started = time.time()
     on.create("brokerbandwidthpolicies", policy(on.kafka, deletion))
-    _wait(
-        on, lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02
+    on.wait(
+        lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02
     )
     committed = time.time() - started
-    _wait(on, lambda: policy_reports(on, entities), "the policy's status", poll_seconds=0.05)
-    for number in range(TIERS):
-        _wait(on, partial(tier_reports, on, f"tier-{number}"), "every status", poll_seconds=0.05)
+    on.wait_for_status(entities)
     reported = time.time() - started
     what = (
         f"{entities} contracts in {TIERS} tiers, cold, {len(on.kafka.brokers)} broker(s) on "
@@ -66,33 +54,8 @@ def _committed(on: World) -> int:
     return len(on.zookeeper.get_children("/config/users"))
 
 
-def policy_reports(on: OnKubernetes, entities: int) -> bool:
-    """Whether the policy's status has all `entities` in sync.
-
-    The tiers are asked one by one, and only afterwards: they are large, and to list them all the
-    time is half of the server's work.
-    """
-    policy_now = on.read("brokerbandwidthpolicies", POLICY)
-    return (
-        _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
-    )
-
-
-def tier_reports(on: OnKubernetes, name: str) -> bool:
-    return _is_ready(on.read("businesstiers", name))
-
-
-def _is_ready(resource: dict[str, Any]) -> bool:
-    conditions = resource.get("status", {}).get("conditions", [])
-    return any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )
-
-
-_JSON_PATCH = "application/json-patch+json"
 _P99_BOUND_MILLISECONDS = 500.0
 _CHANGES = "/config/changes"
-_RAISE = 1_000
 
 
 def changes_after_cold(on: World, changes: int) -> list[Figure]:
@@ -106,7 +69,7 @@ def changes_after_cold(on: World, changes: int) -> list[Figure]:
         f"one changed contract to committed quota, with {count} notifications of the last 15 "
         f"minutes"
     )
-    return _figures(what, _measure(on, changes), None)
+    return percentiles(what, _measure(on, changes), "ms", {50: None, 99: None})
 
 
 def changes_at_rest(on: World, changes: int) -> list[Figure]:
@@ -115,26 +78,17 @@ def changes_at_rest(on: World, changes: int) -> list[Figure]:
     Each is sent once the status shows the one before.
     """
     _let_notifications_expire(on)
-    return _figures(
-        "one changed contract to committed quota", _measure(on, changes), _P99_BOUND_MILLISECONDS
-    )
+    what = "one changed contract to committed quota"
+    bounds = {50: None, 99: _P99_BOUND_MILLISECONDS}
+    return percentiles(what, _measure(on, changes), "ms", bounds)
 
 
 def changes_in_a_row(on: World, changes: int) -> list[Figure]:
     """The same, each sent as soon as the one before is committed."""
     _let_notifications_expire(on)
-    return _figures(
-        "one changed contract to committed quota, one right after the other",
-        _measure(on, changes, wait_for_status=False),
-        None,
-    )
-
-
-def _figures(what: str, latencies: list[float], p99_bound: float | None) -> list[Figure]:
-    return [
-        Figure(f"{what}, P50 of {len(latencies)}", percentile(latencies, 50), "ms", None),
-        Figure(f"{what}, P99 of {len(latencies)}", percentile(latencies, 99), "ms", p99_bound),
-    ]
+    what = "one changed contract to committed quota, one right after the other"
+    taken = _measure(on, changes, wait_for_status=False)
+    return percentiles(what, taken, "ms", {50: None, 99: None})
 
 
 def _let_notifications_expire(on: World) -> None:
@@ -148,44 +102,21 @@ def _measure(on: World, changes: int, *, wait_for_status: bool = True) -> list[f
     """Milliseconds of each change."""
     latencies = []
     for _ in range(changes):
-        rate = int(_tier(on)["spec"]["members"][0]["contract"]["perPartition"]["produce"]) + _RAISE
-        latencies.append(_change(on, rate) * 1000)
+        seconds, rate = _change(on)
+        latencies.append(seconds * 1000)
         if wait_for_status:
-            _wait(
-                on, partial(_is_in_status, on, rate), "the status of the change", poll_seconds=0.1
-            )
+            on.wait_for_member(rate)
     return latencies
 
 
-def _change(on: World, rate: int) -> float:
-    """Seconds from before the patch is sent until the commit."""
+def _change(on: World) -> tuple[float, int]:
+    """Seconds from before the patch is sent until the commit, and the new rate."""
     before = on.zookeeper.exists(_USER).mzxid
-    patch = [
-        {
-            "op": "replace",
-            "path": "/spec/members/0/contract/perPartition/produce",
-            "value": str(rate),
-        }
-    ]
-    started = time.time()
-    on.objects.patch_namespaced_custom_object(
-        GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH
+    started, rate = on.raise_contract()
+    on.wait(
+        lambda: on.zookeeper.exists(_USER).mzxid != before, "the changed quota", poll_seconds=0.01
     )
-    _wait(
-        on,
-        lambda: on.zookeeper.exists(_USER).mzxid != before,
-        "the changed quota",
-        poll_seconds=0.01,
-    )
-    return float(on.zookeeper.exists(_USER).last_modified) - started
-
-
-def _is_in_status(on: World, rate: int) -> bool:
-    return bool(_tier(on)["status"]["members"][0].get("quota", {}).get("produce") == rate)
-
-
-def _tier(on: World) -> dict[str, Any]:
-    return on.read("businesstiers", "tier-0")
+    return float(on.zookeeper.exists(_USER).last_modified) - started, rate
 
 
 _P95_BOUND_SECONDS = 5.0
@@ -202,25 +133,22 @@ def reaction(on: World, runs: int) -> list[Figure]:
     for number in range(_REACTION_ENTITIES):
         on.create("businesstiers", tier(number, _REACTION_ENTITIES))
     on.create("brokerbandwidthpolicies", policy(on.kafka))
-    _wait(on, lambda: on.zookeeper.exists(_USER) is not None, "the first quota", poll_seconds=0.02)
+    on.wait(lambda: on.zookeeper.exists(_USER) is not None, "the first quota", poll_seconds=0.02)
     even = _quota(on)
     taken = [_killed_once(on, broker_id=number % 3 + 1, even=even) for number in range(runs)]
     what = "broker killed: new leaders elected to corrected quota committed"
-    return [
-        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
-        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", _P95_BOUND_SECONDS),
-    ]
+    return percentiles(what, taken, "s", {50: None, 95: _P95_BOUND_SECONDS})
 
 
 def _killed_once(on: World, *, broker_id: int, even: dict[str, str]) -> float:
     broker = on.kafka.broker(broker_id)
     broker.kill()
-    _wait(on, lambda: _quota(on) != even, "the corrected quota", poll_seconds=0.02)
+    on.wait(lambda: _quota(on) != even, "the corrected quota", poll_seconds=0.02)
     committed = on.zookeeper.exists(_USER).last_modified
     elected = max(changed for changed in _elections(on) if changed <= committed)
     broker.start()
     on.kafka.restore_preferred_leaders(TOPIC)
-    _wait(on, lambda: _quota(on) == even, "the quota of even leaders", poll_seconds=0.02)
+    on.wait(lambda: _quota(on) == even, "the quota of even leaders", poll_seconds=0.02)
     return float(committed - elected)
 
 
@@ -290,13 +218,3 @@ def _znode_versions(on: World) -> int:
 def _object_versions(on: World) -> dict[str, str]:
     listed = on.listed("brokerbandwidthpolicies") + on.listed("businesstiers")
     return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in listed}
-
-
-def _wait(on: World, condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:
-    wait_until(
-        condition,
-        what,
-        timeout_seconds=_TIMEOUT_SECONDS,
-        processes=[on.operator],
-        poll_seconds=poll_seconds,
-    )

@@ -5,8 +5,6 @@ chroot of that ZooKeeper, and brokers that only answer who leads what. Answers o
 reach the operators 100 ms late; it gets the processor first, as if it had a machine of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -28,7 +26,7 @@ import psutil
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
-from bench.control.world import CRDS, GROUP, VERSION
+from bench.control.world import CRDS, GROUP, VERSION, resource
 from bench.results import Figure, percentile
 from lab import process
 from lab.kubernetes.api import KubeApi
@@ -268,13 +266,9 @@ def _declare_one(on: World, policy: str) -> None:
 
 
 def _create(on: World, kind: str, plural: str, name: str, spec: dict[str, Any]) -> None:
-    resource = {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    on.objects.create_namespaced_custom_object(GROUP, VERSION, _NAMESPACE, plural, resource)
+    on.objects.create_namespaced_custom_object(
+        GROUP, VERSION, _NAMESPACE, plural, resource(kind, name, spec)
+    )
 
 
 def _change(on: World, number: int) -> float:

@@ -7,9 +7,8 @@ from kazoo.exceptions import NoNodeError
 from kubernetes.client.exceptions import ApiException
 
 from bench.control.latency import cold
-from bench.control.world import GROUP, NAMESPACE, POLICY, VERSION, World
+from bench.control.world import POLICY, World
 from bench.results import Figure
-from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 300
 _ADOPTED = "/config/users/user-0"
@@ -28,16 +27,8 @@ def deletion(on: World, entities: int) -> list[Figure]:
     on.zookeeper.create(_ADOPTED, _ADOPTED_VALUE, makepath=True)
     cold(on, entities, deletion="Restore")
     started = time.monotonic()
-    on.objects.delete_namespaced_custom_object(
-        GROUP, VERSION, NAMESPACE, "brokerbandwidthpolicies", POLICY
-    )
-    wait_until(
-        partial(_is_gone, on),
-        "the policy to go",
-        timeout_seconds=_TIMEOUT_SECONDS,
-        processes=[on.operator],
-        poll_seconds=0.1,
-    )
+    on.delete("brokerbandwidthpolicies", POLICY)
+    on.wait(partial(_is_gone, on), "the policy to go", timeout_seconds=_TIMEOUT_SECONDS)
     seconds = time.monotonic() - started
     what = f"policy of {entities} quotas deleted"
     return [

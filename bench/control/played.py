@@ -13,28 +13,9 @@ from math import ceil, isfinite
 import numpy as np
 
 from bench.control.plant import Array, Blueprint, Entity, Plant
+from tidegate_logic import model
 from tidegate_logic.decide import decide, settle
 from tidegate_logic.decision import Memory
-from tidegate_logic.model import (
-    BrokerLimit,
-    BrokerLimits,
-    ClientRate,
-    Contract,
-    Direction,
-    Level,
-    Member,
-    NicSpan,
-    Observation,
-    Policy,
-    QuotaKey,
-    QuotaWrite,
-    RateForm,
-    Readings,
-    StoredQuota,
-    Tier,
-    TopicLeaders,
-    Topology,
-)
 from tidegate_logic.model import Entity as QuotaEntity
 
 _LAG_SECONDS = 2  # from a scrape until its samples can be asked for
@@ -44,8 +25,8 @@ _FIRST_PASS = 30  # by then every series has samples
 _MOST_PASSES_A_SECOND = 30
 _OVER = 1.01  # of the limit, by a mean of ten seconds
 _MEAN_SECONDS = 10
-_DIRECTIONS = (Direction.EGRESS, Direction.INGRESS)
-_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_DIRECTIONS = (model.Direction.EGRESS, model.Direction.INGRESS)
+_KEYS = (model.QuotaKey.PRODUCER_BYTE_RATE, model.QuotaKey.CONSUMER_BYTE_RATE)
 _SAID_FROM = 0.02  # seconds of throttle time from which a silent client has a series
 
 
@@ -121,18 +102,18 @@ class _Prometheus:
             oldest = now - _NEWEST_SECONDS - 2 * self._scrape
             del samples[: max(0, sum(one.at < oldest for one in samples) - 1)]
 
-    def readings(self) -> Readings:
+    def readings(self) -> model.Readings:
         """What it answers now."""
         now = self._plant.now
-        nic: dict[tuple[int, Direction], tuple[NicSpan, ...]] = {}
-        clients: dict[tuple[QuotaEntity, int, Direction], ClientRate] = {}
+        nic: dict[tuple[int, model.Direction], tuple[model.NicSpan, ...]] = {}
+        clients: dict[tuple[QuotaEntity, int, model.Direction], model.ClientRate] = {}
         for broker, samples in enumerate(self._samples):
             known = [one for one in samples if one.at <= now - _LAG_SECONDS]
             if not known or now - known[-1].at > _FORGOTTEN_SECONDS:
                 continue
             for way, direction in enumerate(_DIRECTIONS):
                 nic[broker, direction] = tuple(
-                    NicSpan(
+                    model.NicSpan(
                         float(new.at),
                         float(new.at - old.at),
                         float((new.moved[way] - old.moved[way]) / (new.at - old.at)),
@@ -142,18 +123,18 @@ class _Prometheus:
                 )
             if self._scenario.has_rates:
                 clients.update(self._clients(broker, known[-1]))
-        return Readings(float(now), float(self._scrape), nic, clients)
+        return model.Readings(float(now), float(self._scrape), nic, clients)
 
     def _clients(
         self, broker: int, newest: _Sample
-    ) -> Mapping[tuple[QuotaEntity, int, Direction], ClientRate]:
+    ) -> Mapping[tuple[QuotaEntity, int, model.Direction], model.ClientRate]:
         """A client has a series while it sends, or is throttled."""
         shown = np.nonzero((newest.rates > 1.0) | (newest.throttle_seconds > _SAID_FROM))[0]
-        found: dict[tuple[QuotaEntity, int, Direction], ClientRate] = {}
+        found: dict[tuple[QuotaEntity, int, model.Direction], model.ClientRate] = {}
         for number in shown:
             one = self._plant.entities[number]
-            direction = Direction.EGRESS if one.consumes else Direction.INGRESS
-            found[QuotaEntity(one.user), broker, direction] = ClientRate(
+            direction = model.Direction.EGRESS if one.consumes else model.Direction.INGRESS
+            found[QuotaEntity(one.user), broker, direction] = model.ClientRate(
                 float(newest.at),
                 float(newest.rates[number]),
                 float(newest.throttle_seconds[number] * 1000),
@@ -167,19 +148,19 @@ class _Operator:
 
     plant: Plant
     blueprint: Blueprint
-    tiers: tuple[Tier, ...]
+    tiers: tuple[model.Tier, ...]
     memory: Memory = field(default_factory=Memory)
-    stored: dict[QuotaEntity, StoredQuota] = field(default_factory=dict)
+    stored: dict[QuotaEntity, model.StoredQuota] = field(default_factory=dict)
     due: float | None = None
     writes: int = 0
 
-    def decide(self, now_seconds: float, readings: Readings) -> None:
+    def decide(self, now_seconds: float, readings: model.Readings) -> None:
         """One pass, and its writes."""
         for number, entity in enumerate(self.plant.entities):
             if number == len(self.stored):
                 name = QuotaEntity(entity.user)
-                self.stored[name] = StoredQuota(name, {})
-        seen = Observation(
+                self.stored[name] = model.StoredQuota(name, {})
+        seen = model.Observation(
             now_seconds,
             self._policy(),
             self.tiers,
@@ -196,11 +177,11 @@ class _Operator:
         due_seconds = decision.next_pass_in_seconds
         self.due = None if due_seconds is None else now_seconds + max(due_seconds, 0.05)
 
-    def _write(self, write: QuotaWrite) -> None:
+    def _write(self, write: model.QuotaWrite) -> None:
         before = self.stored[write.entity]
         values = {key: text for key, text in {**before.values, **write.values}.items() if text}
         version = (before.version or 0) + 1
-        self.stored[write.entity] = StoredQuota(
+        self.stored[write.entity] = model.StoredQuota(
             write.entity, values, version, write.ledger, version
         )
         place = next(
@@ -212,40 +193,42 @@ class _Operator:
         self.writes += isfinite(self.plant.quotas[place])  # the first quota of each is no change
         self.plant.set_quota(place, float(text) if text else float("inf"))
 
-    def _policy(self) -> Policy:
+    def _policy(self) -> model.Policy:
         egress, ingress = self.blueprint.limits(self.plant.now)
         capacity = round(self.blueprint.capacity)
-        limit = BrokerLimit(round(egress), round(ingress), capacity, capacity)
-        return Policy("bench/main", "uid", limits=BrokerLimits(limit), measured=True)
+        limit = model.BrokerLimit(round(egress), round(ingress), capacity, capacity)
+        return model.Policy("bench/main", "uid", limits=model.BrokerLimits(limit), measured=True)
 
-    def _topology(self, now_seconds: float) -> Topology:
+    def _topology(self, now_seconds: float) -> model.Topology:
         topics = {
-            f"topic-{number}": TopicLeaders(
+            f"topic-{number}": model.TopicLeaders(
                 {broker: int(count) for broker, count in enumerate(row) if count}
             )
             for number, row in enumerate(self.plant.leading)
         }
         live = frozenset(int(broker) for broker in np.nonzero(self.plant.alive)[0])
-        return Topology(now_seconds, live, topics)
+        return model.Topology(now_seconds, live, topics)
 
 
-def _tiers(entities: Sequence[Entity], floors: Mapping[int, float]) -> tuple[Tier, ...]:
+def _tiers(entities: Sequence[Entity], floors: Mapping[int, float]) -> tuple[model.Tier, ...]:
     tiers = []
     for level in sorted({one.level for one in entities}):
         members = [_member(one) for one in entities if one.level == level]
         floor = ceil(floors.get(level, 0.0))
-        throttled = (Contract(RateForm.PER_PARTITION, floor, floor),) if floor else ()
-        tiers.append(Tier(f"bench/l{level}", Level(f"L{level}"), tuple(members), throttled))
+        throttled = (model.Contract(model.RateForm.PER_PARTITION, floor, floor),) if floor else ()
+        tiers.append(
+            model.Tier(f"bench/l{level}", model.Level(f"L{level}"), tuple(members), throttled)
+        )
     return tuple(tiers)
 
 
-def _member(one: Entity) -> Member:
+def _member(one: Entity) -> model.Member:
     rate = ceil(one.contract)
     topics = tuple(f"topic-{topic}" for topic in one.topics)
-    contract = Contract(
-        RateForm.PER_PARTITION, rate if one.consumes else None, None if one.consumes else rate
+    contract = model.Contract(
+        model.RateForm.PER_PARTITION, rate if one.consumes else None, None if one.consumes else rate
     )
-    return Member(one.user, QuotaEntity(one.user), topics, contract)
+    return model.Member(one.user, QuotaEntity(one.user), topics, contract)
 
 
 def play(scenario: Scenario, seed: int, scrape_seconds: int) -> Outcome:
@@ -280,7 +263,7 @@ def play(scenario: Scenario, seed: int, scrape_seconds: int) -> Outcome:
     )
 
 
-def _between(operator: _Operator, readings: Readings) -> None:
+def _between(operator: _Operator, readings: model.Readings) -> None:
     """The passes for writes that are due within this second."""
     now = operator.plant.now
     for _ in range(_MOST_PASSES_A_SECOND):

@@ -4,9 +4,11 @@ Three real brokers with ZooKeeper, a real API server, the operator as a process.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.operator import operator_command
 from lab.process import Process, wait_until
+from lab.prometheus import PrometheusLab
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
@@ -30,6 +33,7 @@ CRDS = Path(__file__).parent.parent.parent / "crds"
 GROUP, VERSION, NAMESPACE, POLICY, TOPIC = "tidegate.io", "v1alpha1", "bench", "bench", "bench"
 TIERS = 10
 _MERGE_PATCH = "application/merge-patch+json"
+_RAISE = 1_000  # bytes/s
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,85 @@ class OnKubernetes:
     def create(self, plural: str, resource: dict[str, Any]) -> None:
         """Create one object."""
         self.objects.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, resource)
+
+    def delete(self, plural: str, name: str) -> None:
+        """Delete one object; the operator may still be about it when this returns."""
+        self.objects.delete_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, name)
+
+    def create_tiers(self, entities: int) -> None:
+        """Ten tiers with `entities` contracts."""
+        for number in range(TIERS):
+            self.create("businesstiers", tier(number, entities))
+
+    def raise_contract(self) -> tuple[float, int]:
+        """Send a raise of one member's contract: when that was, and the new rate."""
+        rate = _rate(self.read("businesstiers", "tier-0")) + _RAISE
+        path = "/spec/members/0/contract/perPartition/produce"
+        sent_seconds = time.time()
+        self.objects.patch_namespaced_custom_object(
+            GROUP,
+            VERSION,
+            NAMESPACE,
+            "businesstiers",
+            "tier-0",
+            [{"op": "replace", "path": path, "value": str(rate)}],
+            _content_type="application/json-patch+json",
+        )
+        return sent_seconds, rate
+
+    def wait(
+        self,
+        condition: Callable[[], object],
+        what: str,
+        *,
+        poll_seconds: float = 0.05,
+        timeout_seconds: float = 240.0,
+    ) -> None:
+        """As `lab.process.wait_until`, as long as the operator runs."""
+        wait_until(
+            condition,
+            what,
+            timeout_seconds=timeout_seconds,
+            processes=[self.operator],
+            poll_seconds=poll_seconds,
+        )
+
+    def wait_for_status(self, entities: int) -> None:
+        """Return once every status has all `entities` in sync.
+
+        The tiers are asked one by one, and only afterwards: they are large, and to list them all
+        the time is half of the server's work.
+        """
+        self.wait(partial(self._policy_reports, entities), "the policy's status")
+        for number in range(TIERS):
+            self.wait(partial(self._tier_reports, f"tier-{number}"), "every status")
+
+    def wait_for_member(self, rate: int) -> None:
+        """Return once the status shows this quota of the member that `raise_contract` raises."""
+
+        def shows() -> bool:
+            member = self.read("businesstiers", "tier-0")["status"]["members"][0]
+            return bool(member.get("quota", {}).get("produce") == rate)
+
+        self.wait(shows, "the status of the change", poll_seconds=0.1)
+
+    def _policy_reports(self, entities: int) -> bool:
+        known = self.read("brokerbandwidthpolicies", POLICY)
+        quotas = (known.get("status") or {}).get("quotas", {})
+        return is_true(known, "Ready") and quotas.get("inSync") == entities
+
+    def _tier_reports(self, name: str) -> bool:
+        return is_true(self.read("businesstiers", name), "Ready")
+
+
+def is_true(resource: Mapping[str, Any], condition: str) -> bool:
+    """Whether the status says so."""
+    conditions = (resource.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
+
+
+def _rate(tier: Mapping[str, Any]) -> int:
+    return int(tier["spec"]["members"][0]["contract"]["perPartition"]["produce"])
 
 
 @dataclass(frozen=True)
@@ -94,12 +177,8 @@ def kraft_world(
             kafka.create_topic("__transaction_state", 3 * [ledger_replicas], config=settings)
         if used:
             _use(kafka)
-        kube = stack.enter_context(KubeApi())
-        kube.install_crds(CRDS)
-        kube.kubectl("create", "namespace", NAMESPACE)
-        _warm_up(kube, kafka)
-        operator = _operator(stack, kube, None)
-        yield KraftWorld(kube, operator, _objects(kube), kafka)
+        on = stack.enter_context(operator_beside(kafka))
+        yield KraftWorld(on.kube, on.operator, on.objects, kafka)
 
 
 def _use(kafka: KraftLab) -> None:
@@ -133,32 +212,24 @@ def world(
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaLab(brokers=brokers, users=users, namespaces=namespaces))
         kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]] if brokers == 3 else [[1], [1], [1]])
+        on = stack.enter_context(operator_beside(kafka, log))
+        zookeeper = KazooClient(kafka.zookeeper_connect)
+        zookeeper.start()
+        stack.callback(zookeeper.close)
+        stack.callback(zookeeper.stop)
+        yield World(on.kube, on.operator, on.objects, kafka, zookeeper)
+
+
+@contextmanager
+def operator_beside(kafka: BrokersLab, log: Path | None = None) -> Iterator[OnKubernetes]:
+    """A Kubernetes API and an operator, for this Kafka cluster and any number of others."""
+    with ExitStack() as stack:
         kube = stack.enter_context(KubeApi())
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", NAMESPACE)
-        _warm_up(kube, kafka)
-        yield _with_operator(stack, kafka, kube, log)
-
-
-def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path | None) -> World:
-    operator = _operator(stack, kube, log)
-    zookeeper = KazooClient(kafka.zookeeper_connect)
-    zookeeper.start()
-    stack.callback(zookeeper.close)
-    stack.callback(zookeeper.stop)
-    return World(kube, operator, _objects(kube), kafka, zookeeper)
-
-
-def on_kubernetes(
-    stack: ExitStack, kube: KubeApi, kafka: BrokersLab, log: Path | None
-) -> OnKubernetes:
-    """An operator on this API server, for any number of Kafka clusters."""
-    _warm_up(kube, kafka)
-    return OnKubernetes(kube, _operator(stack, kube, log), _objects(kube))
-
-
-def _objects(kube: KubeApi) -> client.CustomObjectsApi:
-    return client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig)))
+        objects = client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig)))
+        _warm_up(kube, objects, kafka)
+        yield OnKubernetes(kube, _operator(stack, kube, log), objects)
 
 
 def _operator(stack: ExitStack, kube: KubeApi, log: Path | None) -> Process:
@@ -178,20 +249,19 @@ def _operator(stack: ExitStack, kube: KubeApi, log: Path | None) -> Process:
     return operator
 
 
-def _warm_up(kube: KubeApi, kafka: BrokersLab) -> None:
+def _warm_up(kube: KubeApi, objects: client.CustomObjectsApi, kafka: BrokersLab) -> None:
     """Have the API server compile the rules of both kinds.
 
     It does so at the first object of a kind, and takes seconds for it.
     """
     kube.kubectl("create", "namespace", "warm-up")
-    objects = client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig)))
-    for plural, resource in (
+    for plural, one in (
         ("brokerbandwidthpolicies", policy(kafka)),
         ("businesstiers", tier(0, TIERS)),
     ):
         place = (GROUP, VERSION, "warm-up", plural)
-        objects.create_namespaced_custom_object(*place, resource)
-        name = resource["metadata"]["name"]
+        objects.create_namespaced_custom_object(*place, one)
+        name = one["metadata"]["name"]
         objects.patch_namespaced_custom_object_status(
             *place, name, {"status": {"observedGeneration": 1}}, _content_type=_MERGE_PATCH
         )
@@ -212,12 +282,7 @@ def tier(number: int, entities: int) -> dict[str, Any]:
         for index in range(number, entities, TIERS)
     ]
     spec = {"policyRef": {"name": POLICY}, "level": "L0", "members": members}
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "BusinessTier",
-        "metadata": {"name": f"tier-{number}"},
-        "spec": spec,
-    }
+    return resource("BusinessTier", f"tier-{number}", spec)
 
 
 def policy(kafka: BrokersLab, deletion: str = "Retain", name: str = POLICY) -> dict[str, Any]:
@@ -229,9 +294,21 @@ def policy(kafka: BrokersLab, deletion: str = "Retain", name: str = POLICY) -> d
             "zookeeper": {"connect": kafka.zookeeper_connect},
         }
     spec = {"mode": "Enforce", "kafka": connection, "deletionPolicy": deletion}
+    return resource("BrokerBandwidthPolicy", name, spec)
+
+
+def metrics_of(kafka: BrokersLab, prometheus: PrometheusLab) -> dict[str, Any]:
+    """spec.metrics of its policy: a NIC for each broker, where it has one, read every second."""
     return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "BrokerBandwidthPolicy",
-        "metadata": {"name": name},
-        "spec": spec,
+        "prometheus": {"url": prometheus.url},
+        "preset": "JmxExporter" if kafka.network is None else "NodeExporter",
+        "brokerIdentity": {"label": "broker"},
+        "scrapeIntervalSeconds": 1,
+        "staleAfterSeconds": 15,
     }
+
+
+def resource(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """One of our objects."""
+    version = f"{GROUP}/{VERSION}"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}

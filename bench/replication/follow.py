@@ -14,48 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.control.world import GROUP, POLICY, VERSION, OnKubernetes
-from bench.replication.parts import (
-    MB,
-    POLICIES,
-    NicCounter,
-    Played,
-    Replication,
-    brokers_with_nics,
-    declared,
-    keep_seconds,
-    operator_beside,
-    play,
-    replication_policy,
-    temporary_log,
-)
+from bench.control.world import POLICY, OnKubernetes, metrics_of, operator_beside, resource
+from bench.replication import parts
 from bench.results import Figure
 from lab.episodes import Business, Clients, fill_topic, running_clients
-from lab.java import start_java
 from lab.kafka import BrokersLab
-from lab.packages import kafka_jars
 from lab.process import wait_until
-from lab.prometheus import PrometheusLab, monitoring
+from lab.prometheus import monitoring
 
-FULL_NIC = 100 * MB
+FULL_NIC = 100 * parts.MB
 CUT_TO = 0.97  # escalation.cutToPercent's default
-FULL_BYTES = 10_000 * MB
+FULL_BYTES = 10_000 * parts.MB
 _PARTITIONS = 4
 _BEFORE_SECONDS = 30
 _L0_LOSS_PERCENT = 3.0
 _SLOWER_THAN_SPARE = 1.25
 _READ, _MOVED = "read", "moved"
-
-
-def metrics_of(prometheus: PrometheusLab) -> dict[str, Any]:
-    """spec.metrics of a policy whose brokers have NICs of their own."""
-    return {
-        "prometheus": {"url": prometheus.url},
-        "preset": "NodeExporter",
-        "brokerIdentity": {"label": "broker"},
-        "scrapeIntervalSeconds": 1,
-        "staleAfterSeconds": 15,
-    }
 
 
 def tier_of(business: Business, topic: str) -> dict[str, Any]:
@@ -73,12 +47,7 @@ def tier_of(business: Business, topic: str) -> dict[str, Any]:
     }
     if business.throttled is not None:
         spec["throttledRates"] = {"perBroker": {"fetch": str(business.throttled)}}
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "BusinessTier",
-        "metadata": {"name": business.level.lower()},
-        "spec": spec,
-    }
+    return resource("BusinessTier", business.level.lower(), spec)
 
 
 def limits(nic: int, percent: int = 100) -> dict[str, Any]:
@@ -95,7 +64,7 @@ class _Run:
     the machine that was busy.
     """
 
-    played: Played
+    played: parts.Played
     before: float
     lost_percent: float
     spare: float
@@ -107,11 +76,11 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
     """What L0 loses in each of the three, and how long each takes."""
     checkout = Business("L0", "checkout", nic * 6 // 10, None, nic)
     with ExitStack() as stack:
-        kafka = stack.enter_context(brokers_with_nics(nic, users=("checkout",)))
+        kafka = stack.enter_context(parts.brokers_with_nics(nic, users=("checkout",)))
         prometheus = stack.enter_context(monitoring(kafka))
-        log = temporary_log()
-        on = stack.enter_context(operator_beside([kafka], log))
-        view = Replication(kafka)
+        log = parts.temporary_log()
+        on = stack.enter_context(operator_beside(kafka, log))
+        view = parts.Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         kafka.create_topic(_MOVED, [[1]] * _PARTITIONS)
         fill_topic(kafka, _READ)
@@ -128,7 +97,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
         )
         time.sleep(10)
         move = _Move(kafka, view, on, clients, nic, log.with_name("seconds.csv"))
-        policy = replication_policy(
+        policy = parts.replication_policy(
             kafka,
             POLICY,
             {
@@ -138,10 +107,12 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
                     "rate": {"min": str(nic // 20)},
                 }
             },
-            metrics=metrics_of(prometheus),
+            metrics=metrics_of(kafka, prometheus),
             brokers=limits(nic),
         )
-        with declared(on, [(POLICIES, policy), ("businesstiers", tier_of(checkout, _READ))]):
+        with parts.declared(
+            on, [(parts.POLICIES, policy), ("businesstiers", tier_of(checkout, _READ))]
+        ):
             time.sleep(10)
             follow = move.play(None, with_status=True)
         unthrottled = move.play(None)
@@ -157,7 +128,7 @@ def fill(kafka: BrokersLab, topic: str, total_bytes: int) -> None:
     """Put so much into the topic, spread over its partitions, a quarter of a minute at a time."""
     left = total_bytes
     while left > 0:
-        some = min(left, 1000 * MB)
+        some = min(left, 1000 * parts.MB)
         fill_topic(kafka, topic, partitions=range(_PARTITIONS), total_bytes=some)
         left -= some
 
@@ -170,14 +141,14 @@ class _Move:
     """
 
     kafka: BrokersLab
-    view: Replication
+    view: parts.Replication
     on: OnKubernetes
     clients: Clients
     nic: int
     seconds: Path
 
     def play(self, throttle: int | None, *, with_status: bool = False) -> _Run:
-        nic = NicCounter(self.kafka, 1)
+        nic = parts.NicCounter(self.kafka, 1)
         rates: dict[int, str] = {}
 
         def look() -> None:
@@ -188,7 +159,7 @@ class _Move:
         begin = time.time()
         time.sleep(_BEFORE_SECONDS)
         nic.read()
-        played = play(
+        played = parts.play(
             self.view,
             lambda: self._reassign([1, 2, 3], throttle),
             longest_seconds=3600,
@@ -208,7 +179,7 @@ class _Move:
         wait_until(lambda: not self.view.is_moving(), "the replicas to go", timeout_seconds=60)
         time.sleep(5)  # their files are deleted
         sent = nic.series()
-        keep_seconds(
+        parts.keep_seconds(
             self.seconds,
             f"throttle of the tool: {throttle}",
             played.began_seconds,
@@ -230,50 +201,23 @@ class _Move:
         self._tool(replicas, "--execute", *further)
 
     def _tool(self, replicas: Sequence[int], *arguments: str) -> None:
-        reassign_by_tool(self.kafka, _MOVED, range(_PARTITIONS), replicas, *arguments)
-
-
-def reassign_by_tool(
-    kafka: BrokersLab,
-    topic: str,
-    partitions: Sequence[int],
-    replicas: Sequence[int],
-    *arguments: str,
-) -> None:
-    """`kafka-reassign-partitions` of these partitions, as an operator of a cluster runs it."""
-    folder = kafka.run.path / "reassign"
-    folder.mkdir(exist_ok=True)
-    plan = folder / "plan.json"
-    plan.write_text(
-        json.dumps(
-            {
-                "version": 1,
-                "partitions": [
-                    {"topic": topic, "partition": one, "replicas": list(replicas)}
-                    for one in partitions
-                ],
-            }
-        )
-    )
-    with start_java(
-        "reassign",
-        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-        arguments=[
-            *("--bootstrap-server", kafka.bootstrap_servers),
-            *("--reassignment-json-file", str(plan), *arguments),
-        ],
-        options=["-Xmx96m"],
-        jars=kafka_jars(),
-        directory=folder,
-    ) as process:
-        process.expect_success(60.0)
+        """`kafka-reassign-partitions` as an operator of a cluster runs it."""
+        partitions = [
+            {"topic": _MOVED, "partition": one, "replicas": list(replicas)}
+            for one in range(_PARTITIONS)
+        ]
+        plan = self.kafka.run.path / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        file = ("--reassignment-json-file", str(plan))
+        self.kafka.run_tool("reassign", command, *file, *arguments)
 
 
 def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = False) -> list[Figure]:
     by_spare = moved / run.spare
     where = (
-        f"{moved / 1e9:.3g} GB to move beside L0 at {nic * 0.6 / MB:.0f} MB/s on a NIC of "
-        f"{nic / MB:.0f} MB/s, {what}"
+        f"{moved / 1e9:.3g} GB to move beside L0 at {nic * 0.6 / parts.MB:.0f} MB/s on a NIC of "
+        f"{nic / parts.MB:.0f} MB/s, {what}"
     )
     seen = run.played.seen_after_seconds
     return [
@@ -282,7 +226,7 @@ def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = Fals
             run.lost_percent,
             "%",
             _L0_LOSS_PERCENT if bounded else None,
-            f"of the {run.before / MB:.1f} MB/s that it read in the half minute before"
+            f"of the {run.before / parts.MB:.1f} MB/s that it read in the half minute before"
             + (f"; {run.left} throttles left at the end" if bounded else ""),
         ),
         Figure(
@@ -290,8 +234,9 @@ def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = Fals
             run.played.seconds,
             "s",
             _SLOWER_THAN_SPARE * by_spare if bounded else None,
-            f"{moved / run.played.seconds / MB:.1f} MB/s; spare before {run.spare / MB:.1f} MB/s; "
-            f"the NIC sent {run.sent / MB:.1f} MB/s meanwhile"
+            f"{moved / run.played.seconds / parts.MB:.1f} MB/s; spare before "
+            f"{run.spare / parts.MB:.1f} MB/s; "
+            f"the NIC sent {run.sent / parts.MB:.1f} MB/s meanwhile"
             + ("" if seen is None else f"; first throttle {seen:.1f} s after the tool ended"),
         ),
     ]

@@ -7,7 +7,7 @@ A NIC is a network namespace whose sending side the kernel limits (`tc tbf`). Ne
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +15,10 @@ from typing import Any, cast
 
 from kubernetes.client import ApiException
 
-from bench.control.world import CRDS, NAMESPACE, OnKubernetes, on_kubernetes, policy
+from bench.control.world import OnKubernetes, is_true, policy
 from lab.errors import LabError
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
-from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.rates import ByteSeries, Sample
 from tidegate.errors import TidegateError
@@ -33,18 +32,6 @@ KIB, MIB = 1024, 1024 * 1024
 POLICIES = "brokerbandwidthpolicies"
 # the logs of moves are larger than those of tests, and none may be deleted meanwhile
 SERVER = {"log.retention.bytes": "-1", "log.segment.bytes": str(256 * MIB)}
-
-
-@contextmanager
-def operator_beside(
-    kafkas: Sequence[BrokersLab], log: Path | None = None
-) -> Iterator[OnKubernetes]:
-    """A Kubernetes API and an operator for policies of these clusters."""
-    with ExitStack() as stack:
-        kube = stack.enter_context(KubeApi())
-        kube.install_crds(CRDS)
-        kube.kubectl("create", "namespace", NAMESPACE)
-        yield on_kubernetes(stack, kube, kafkas[0], log)
 
 
 @contextmanager
@@ -76,31 +63,25 @@ def declared(on: OnKubernetes, objects: Sequence[tuple[str, dict[str, Any]]]) ->
     for plural, one in objects:
         on.create(plural, one)
     try:
-        wait_until(
-            lambda: all(_is_ready(on, plural, one) for plural, one in objects),
+        on.wait(
+            lambda: all(
+                is_true(on.read(plural, one["metadata"]["name"]), "Ready")
+                for plural, one in objects
+            ),
             "the objects to be Ready",
-            timeout_seconds=90,
             poll_seconds=1,
-            processes=[on.operator],
         )
         yield
     finally:
         for plural, one in objects:
             with suppress(ApiException):
-                on.objects.delete_namespaced_custom_object(
-                    "tidegate.io", "v1alpha1", NAMESPACE, plural, one["metadata"]["name"]
-                )
+                on.delete(plural, one["metadata"]["name"])
         wait_until(
             lambda: not on.listed(POLICIES),
             "the policies to go",
             timeout_seconds=90,
             poll_seconds=1,
         )
-
-
-def _is_ready(on: OnKubernetes, plural: str, one: Mapping[str, Any]) -> bool:
-    conditions = (on.read(plural, one["metadata"]["name"]).get("status") or {}).get("conditions")
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions or ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,9 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from bench.control.world import POLICY, OnKubernetes
-from bench.replication.follow import fill, limits, metrics_of, tier_of
-from bench.replication.parts import (
-    MB,
-    POLICIES,
-    Replication,
-    brokers_with_nics,
-    declared,
-    operator_beside,
-    replication_policy,
-    temporary_log,
-)
+from bench.control.world import POLICY, OnKubernetes, metrics_of, operator_beside
+from bench.replication import parts
+from bench.replication.follow import fill, limits, tier_of
 from bench.results import Figure
 from lab.episodes import Business, Clients, fill_topic, running_clients
 from lab.errors import LabError
@@ -36,10 +27,12 @@ from lab.process import wait_until
 from lab.prometheus import monitoring
 from tidegate.control.replication import PASS_SECONDS
 
-NIC = 25 * MB
-PRODUCED = 2 * MB
-_MOVED_BYTES, _BEHIND_BYTES = 100 * MB, 400 * MB
-_FIXED = 3 * MB  # more than is produced, less than that for the replica in sync and the new one
+NIC = 25 * parts.MB
+PRODUCED = 2 * parts.MB
+_MOVED_BYTES, _BEHIND_BYTES = 100 * parts.MB, 400 * parts.MB
+_FIXED = (
+    3 * parts.MB
+)  # more than is produced, less than that for the replica in sync and the new one
 _PARTITIONS = 4
 _READ, _TOPIC = "read", "produced"
 _BEFORE_SECONDS = 30
@@ -51,29 +44,33 @@ def producing_figures(lab: type[KafkaLab] | type[KraftLab], name: str) -> list[F
     """Seconds of the move and of the recovery, what L0 loses, seconds until a stall is reported."""
     checkout = Business("L0", "checkout", NIC * 64 // 100, None, NIC)
     with ExitStack() as stack:
-        kafka = stack.enter_context(brokers_with_nics(NIC, users=("checkout",), lab=lab))
+        kafka = stack.enter_context(parts.brokers_with_nics(NIC, users=("checkout",), lab=lab))
         prometheus = stack.enter_context(monitoring(kafka))
-        on = stack.enter_context(operator_beside([kafka], temporary_log()))
+        on = stack.enter_context(operator_beside(kafka, parts.temporary_log()))
         kafka.create_topic(_READ, [[1]])
         kafka.create_topic(_TOPIC, [[1, 2]] * _PARTITIONS)
         fill_topic(kafka, _READ)
         fill(kafka, _TOPIC, _MOVED_BYTES)
         stack.enter_context(_producing(kafka))
-        bench = _Bench(kafka, Replication(kafka), on, metrics_of(prometheus), checkout)
+        bench = _Bench(kafka, parts.Replication(kafka), on, metrics_of(kafka, prometheus), checkout)
         fixed = bench.seconds_until_reported()
         move = bench.move()
         recovery = bench.recover()
-    what = f"{name}, {PRODUCED / MB:.0f} MB/s produced to what is filled, one follower in sync"
+    what = (
+        f"{name}, {PRODUCED / parts.MB:.0f} MB/s produced to what is filled, one follower in sync"
+    )
     return [
         Figure(
-            f"{what}, Fixed at {_FIXED / MB:.0f} MB/s: `ReassignmentStalls` after",
+            f"{what}, Fixed at {_FIXED / parts.MB:.0f} MB/s: `ReassignmentStalls` after",
             fixed,
             "s",
             2 * PASS_SECONDS,
             "from the first throttle on",
         ),
-        *_figures(f"{what}, move of {_MOVED_BYTES / MB:.0f} MB, Follow", move),
-        *_figures(f"{what}, broker back with {_BEHIND_BYTES / MB:.0f} MB behind, Follow", recovery),
+        *_figures(f"{what}, move of {_MOVED_BYTES / parts.MB:.0f} MB, Follow", move),
+        *_figures(
+            f"{what}, broker back with {_BEHIND_BYTES / parts.MB:.0f} MB behind, Follow", recovery
+        ),
     ]
 
 
@@ -104,7 +101,7 @@ def _producing(kafka: BrokersLab) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class _Bench:
     kafka: BrokersLab
-    view: Replication
+    view: parts.Replication
     on: OnKubernetes
     metrics: Mapping[str, Any]
     checkout: Business
@@ -112,7 +109,7 @@ class _Bench:
     def seconds_until_reported(self) -> float:
         """A move at a fixed rate, cancelled when its stall is in the status."""
         rate = {"reassignments": {"mode": "Fixed", "rate": {"max": str(_FIXED), "min": "100k"}}}
-        with declared(self.on, [(POLICIES, self._policy(rate))]):
+        with parts.declared(self.on, [(parts.POLICIES, self._policy(rate))]):
             self._reassign([1, 2, 3])
             wait_until(self.view.throttles, "a throttle", timeout_seconds=30, poll_seconds=0.2)
             began = time.time()
@@ -162,7 +159,9 @@ class _Bench:
         )
         with (
             running as clients,
-            declared(self.on, [(POLICIES, policy), ("businesstiers", tier_of(l0, _READ))]),
+            parts.declared(
+                self.on, [(parts.POLICIES, policy), ("businesstiers", tier_of(l0, _READ))]
+            ),
         ):
             time.sleep(10 + _BEFORE_SECONDS)
             yield clients
@@ -177,11 +176,11 @@ class _Bench:
         return _Run(seconds, before, 100 * (1 - l0.mean(began, seconds) / before), left)
 
     def _policy(self, replication: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
-        return replication_policy(self.kafka, POLICY, replication, **spec)
+        return parts.replication_policy(self.kafka, POLICY, replication, **spec)
 
     def _reason(self) -> str:
         with suppress(ApiException):
-            status = self.on.read(POLICIES, POLICY).get("status") or {}
+            status = self.on.read(parts.POLICIES, POLICY).get("status") or {}
             for one in status.get("conditions") or ():
                 if one["type"] == "ReplicationCurrent":
                     return str(one["reason"])
@@ -205,6 +204,6 @@ def _figures(what: str, run: _Run) -> list[Figure]:
             run.lost_percent,
             "%",
             _L0_LOSS_PERCENT,
-            f"of the {run.before / MB:.1f} MB/s that it read before",
+            f"of the {run.before / parts.MB:.1f} MB/s that it read before",
         ),
     ]

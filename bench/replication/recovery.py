@@ -11,20 +11,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from bench.control.world import POLICY
-from bench.replication.follow import fill, limits, metrics_of, tier_of
-from bench.replication.parts import (
-    MB,
-    POLICIES,
-    NicCounter,
-    Replication,
-    brokers_with_nics,
-    declared,
-    keep_seconds,
-    operator_beside,
-    replication_policy,
-    temporary_log,
-)
+from bench.control.world import POLICY, metrics_of, operator_beside
+from bench.replication import parts
+from bench.replication.follow import fill, limits, tier_of
 from bench.results import Figure
 from lab.episodes import Business, fill_topic, running_clients
 from lab.errors import LabError
@@ -34,7 +23,7 @@ from lab.prometheus import monitoring
 from lab.rates import ByteSeries
 from tidegate.errors import TidegateError
 
-FULL_BEHIND = 5000 * MB
+FULL_BEHIND = 5000 * parts.MB
 _READ = "read"
 _PARTITIONS = 4
 _TIMES_ALONE = 1.5
@@ -69,22 +58,22 @@ def recovery_figures(nic: int, behind: int) -> list[Figure]:
     those = businesses(nic)
     users = tuple(one.user for one in those)
     with ExitStack() as stack:
-        kafka = stack.enter_context(brokers_with_nics(nic, users=users))
+        kafka = stack.enter_context(parts.brokers_with_nics(nic, users=users))
         prometheus = stack.enter_context(monitoring(kafka))
-        log = temporary_log()
-        on = stack.enter_context(operator_beside([kafka], log))
-        view = Replication(kafka)
+        log = parts.temporary_log()
+        on = stack.enter_context(operator_beside(kafka, log))
+        view = parts.Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         fill_topic(kafka, _READ)
         _fall_behind(kafka, "alone", behind)
-        nic_sent = NicCounter(kafka, 1)
+        nic_sent = parts.NicCounter(kafka, 1)
         alone = _come_back(kafka, view, behind, nic_sent)
         _forget(kafka, "alone")
-        policy = replication_policy(
+        policy = parts.replication_policy(
             kafka,
             POLICY,
             {"recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": str(nic // 2)}}},
-            metrics=metrics_of(prometheus),
+            metrics=metrics_of(kafka, prometheus),
             brokers=limits(nic, _LIMIT_PERCENT),
         )
         tiers = [("businesstiers", tier_of(one, _READ)) for one in those]
@@ -100,14 +89,14 @@ def recovery_figures(nic: int, behind: int) -> list[Figure]:
                 l0_catch_up_seconds=0.0,
             )
         )
-        with declared(on, [(POLICIES, policy), *tiers]):
+        with parts.declared(on, [(parts.POLICIES, policy), *tiers]):
             time.sleep(_REST_SECONDS)
             beside = _come_back(kafka, view, behind, nic_sent)
             left = view.left_after(20.0)
             moved = clients.by_user()
         sent = nic_sent.series()
     names = {one.level: one.user for one in those}
-    keep_seconds(
+    parts.keep_seconds(
         log.with_name("seconds.csv"),
         "recovery beside L3",
         beside.began_seconds,
@@ -117,10 +106,10 @@ def recovery_figures(nic: int, behind: int) -> list[Figure]:
     )
     lost = {level: _lost(moved[user], beside) for level, user in names.items()}
     rates = {
-        level: moved[user].mean(beside.began_seconds, beside.seconds) / MB
+        level: moved[user].mean(beside.began_seconds, beside.seconds) / parts.MB
         for level, user in names.items()
     }
-    what = f"broker back with {behind / 1e9:.3g} GB behind, NIC of {nic / MB:.0f} MB/s"
+    what = f"broker back with {behind / 1e9:.3g} GB behind, NIC of {nic / parts.MB:.0f} MB/s"
     return [
         Figure(f"{what}, alone: all in sync", alone.seconds, "s", None, "no other load, no policy"),
         Figure(
@@ -157,7 +146,7 @@ def _fall_behind(kafka: BrokersLab, topic: str, behind: int) -> None:
 
 
 def _come_back(
-    kafka: BrokersLab, view: Replication, behind: int, nic_sent: NicCounter
+    kafka: BrokersLab, view: parts.Replication, behind: int, nic_sent: parts.NicCounter
 ) -> _Recovered:
     """Start broker 3; the time counts from when it serves.
 
@@ -170,8 +159,9 @@ def _come_back(
         left = view.bytes_behind()
     if left < _LEAST_LEFT * behind:
         raise LabError(
-            f"Broker 3 had {left / MB:.0f} of {behind / MB:.0f} MB left when it was first seen to "
-            "serve, so its time cannot be measured. Run this on a machine with less to do."
+            f"Broker 3 had {left / parts.MB:.0f} of {behind / parts.MB:.0f} MB left when it was "
+            f"first seen to serve, so its time cannot be measured. Run this on a machine with less "
+            f"to do."
         )
     rates: dict[int, str] = {}
     while view.is_behind():

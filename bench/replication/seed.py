@@ -9,27 +9,15 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from bench.control.world import OnKubernetes
-from bench.replication.parts import (
-    KIB,
-    MB,
-    MIB,
-    POLICIES,
-    Played,
-    Replication,
-    brokers_with_nics,
-    declared,
-    operator_beside,
-    play,
-    replication_policy,
-)
+from bench.control.world import OnKubernetes, operator_beside
+from bench.replication import parts
 from bench.results import Figure
 from lab.episodes import fill_topic
 from lab.errors import LabError
 
-NIC = 10 * MB
-RATE = 300 * KIB
-SIZE = 200 * MIB
+NIC = 10 * parts.MB
+RATE = 300 * parts.KIB
+SIZE = 200 * parts.MIB
 # name -> what the article measured at full size, and where each topic's leader and new replica are
 MOVES: Mapping[str, tuple[float, tuple[tuple[int, int], tuple[int, int]]]] = {
     "independent": (663.0, ((1, 2), (2, 3))),
@@ -45,23 +33,23 @@ TOPICS = ("topic-1", "topic-2")
 def seed_figures(size: int = SIZE) -> list[Figure]:
     """Seconds of each move, and how far the worst estimate was off from a tenth on."""
     with ExitStack() as stack:
-        clusters = {name: stack.enter_context(brokers_with_nics(NIC)) for name in MOVES}
-        views = {name: Replication(kafka) for name, kafka in clusters.items()}
+        clusters = {name: stack.enter_context(parts.brokers_with_nics(NIC)) for name in MOVES}
+        views = {name: parts.Replication(kafka) for name, kafka in clusters.items()}
         for name, (_, ends) in MOVES.items():
             for topic, (leader, _) in zip(TOPICS, ends, strict=True):
                 clusters[name].create_topic(topic, [[leader]])
                 fill_topic(clusters[name], topic, total_bytes=size)
-        on = stack.enter_context(operator_beside(list(clusters.values())))
+        on = stack.enter_context(operator_beside(next(iter(clusters.values()))))
         rate = {"max": str(RATE), "min": "100k"}
         policies = [
-            replication_policy(
+            parts.replication_policy(
                 kafka,
                 name.replace(" ", "-"),
                 {"reassignments": {"mode": "Fixed", "rate": rate}},
             )
             for name, kafka in clusters.items()
         ]
-        with declared(on, [(POLICIES, one) for one in policies]):
+        with parts.declared(on, [(parts.POLICIES, one) for one in policies]):
             played = _at_once(views, on, size)
             left = {name: view.left_after(_CLEAN_UP_SECONDS) for name, view in views.items()}
     figures: list[Figure] = []
@@ -70,8 +58,10 @@ def seed_figures(size: int = SIZE) -> list[Figure]:
     return figures
 
 
-def _at_once(views: Mapping[str, Replication], on: OnKubernetes, size: int) -> Mapping[str, Played]:
-    played: dict[str, Played] = {}
+def _at_once(
+    views: Mapping[str, parts.Replication], on: OnKubernetes, size: int
+) -> Mapping[str, parts.Played]:
+    played: dict[str, parts.Played] = {}
 
     def run(name: str) -> None:
         seconds, ends = MOVES[name]
@@ -80,7 +70,7 @@ def _at_once(views: Mapping[str, Replication], on: OnKubernetes, size: int) -> M
             (topic, 0): [leader, follower]
             for topic, (leader, follower) in zip(TOPICS, ends, strict=True)
         }
-        played[name] = play(
+        played[name] = parts.play(
             view,
             lambda: view.kafka.admin.reassign(targets),
             longest_seconds=2 * seconds * size / SIZE + 60,
@@ -99,9 +89,9 @@ def _at_once(views: Mapping[str, Replication], on: OnKubernetes, size: int) -> M
 
 
 def _figures(
-    name: str, article_seconds: float, played: Played, size: int, left: int
+    name: str, article_seconds: float, played: parts.Played, size: int, left: int
 ) -> list[Figure]:
-    what = f"two replicas of {size // MIB} MiB at 300 KiB/s, {name}"
+    what = f"two replicas of {size // parts.MIB} MiB at 300 KiB/s, {name}"
     ratio = played.seconds / article_seconds
     worst = played.worst_estimate_percent(0.1, 2 * size)
     seen = played.seen_after_seconds

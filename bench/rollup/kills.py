@@ -6,7 +6,6 @@ they fall, and which of them come too late, is up to the machine. Two brokers, t
 midnight, on a Prometheus of its own; rows are compared with those of an undisturbed run.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -36,10 +35,6 @@ from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.session import WORKER_DAEMON
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import verify
-
-# What befalls each of many runs, when and for how long, all of it from one number: the same number
-# plans the same again.
-
 
 _EARLY_SHARE = 0.3  # of all blows come before the first rows are written
 _LONGEST_SECONDS = 4.0
@@ -139,9 +134,6 @@ class SmallDisk:
         return self.path / "ballast"
 
 
-# Where the processes of a run are, and what it means to strike one of them.
-
-
 _LOOK_SECONDS = 0.02
 
 
@@ -196,14 +188,14 @@ class Targets:
 
     def _break(self, kind: Kind) -> None:
         if kind is Kind.PROMETHEUS:
-            self._prometheus.kill()
+            self._prometheus.process.kill()
         elif self._disk is not None:
             self._disk.fill()
 
     def _recover(self, blow: Blow) -> None:
         time.sleep(blow.lasts_seconds)
         if blow.kind is Kind.PROMETHEUS:
-            self._prometheus.start()
+            self._prometheus.restart()
         elif self._disk is not None:
             self._disk.free()
 
@@ -213,10 +205,6 @@ def _killed(pid: int) -> bool:
         os.kill(pid, signal.SIGKILL)
         return True
     return False
-
-
-# Spark's classes as the Java machine wants them, for benchmarks that start it a hundred times;
-# nothing of it is measured.
 
 
 _QUICK = "-XX:TieredStopAtLevel=1 -Xshare:auto -Xlog:disable -Xlog:all=off"
@@ -243,9 +231,6 @@ def java_options(archive: Path, argv: Sequence[str]) -> Mapping[str, str]:
         timeout_seconds=60,
     )
     return {"JAVA_TOOL_OPTIONS": f"-XX:SharedArchiveFile={archive} {_QUICK}"}
-
-
-# Whether two stores say the same: every row of every window, whatever the files are.
 
 
 Rows = Mapping[tuple[str, str], pa.Table]  # by table and window
@@ -487,19 +472,3 @@ def kill_figures(seed: int = SEED, blows: int = BLOWS) -> list[Figure]:
             0,
         ),
     ]
-
-
-def main() -> int:
-    """Print the figures; 1 when a store was broken or wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.rollup.kills")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--blows", type=int, default=BLOWS)
-    asked = parser.parse_args()
-    figures = kill_figures(asked.seed, asked.blows)
-    for figure in figures:
-        print(figure.row())
-    return int(not all(figure.kept for figure in figures))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

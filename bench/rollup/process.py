@@ -55,7 +55,7 @@ def warm(url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int) -
             start_ms,
             end_ms,
             clock_ms=lambda: end_ms,
-            tell=_unsaid,
+            tell=lambda _: None,
         )
         run_rollup(spark, run, reader)
         whole = time.perf_counter() - started
@@ -72,10 +72,6 @@ def _ingested(context: SparkContext, order: IngestOrder, items: list[WorkItem]) 
     if not ingest_all(context, order, items):
         raise RuntimeError("nothing was read, so nothing was measured")
     return time.perf_counter() - started
-
-
-def _unsaid(sentence: str) -> None:
-    """Steps of the run are not shown here."""
 
 
 def _quantiles(store_url: str, start_ms: int, end_ms: int) -> list[list[object]]:

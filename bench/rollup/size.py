@@ -1,7 +1,5 @@
 """How a large cluster fits into memory: a task's hour, and the day that is put together.
 
-`python -m bench.rollup.size [brokers]`
-
 Members are on every broker in both directions. Each part is a process of its own, with made-up
 history. What a part holds at once is about one broker, so its memory is that of any number of them;
 the time of a day grows with their number.
@@ -10,6 +8,8 @@ the time of a day grows with their number.
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -141,24 +141,12 @@ def _compact(folder: Path) -> tuple[int, float]:
     return day.contents.rows, time.perf_counter() - begun
 
 
-def main() -> int:
-    """One part, for the process that measures it; or all figures."""
-    part, *rest = sys.argv[1:] or ["all"]
-    if part in ("task", "publish", "compact"):
-        folder, brokers = Path(rest[0]), int(rest[1])
-        rows, seconds = (
-            _task()
-            if part == "task"
-            else _publish(folder, brokers)
-            if part == "publish"
-            else _compact(folder)
-        )
-        print(json.dumps({"rows": rows, "seconds": seconds}))
-        return 0
-    for figure in size_figures(BROKERS if part == "all" else int(part)):
-        print(figure.row(), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+if __name__ == "__main__":  # one part, for the process that measures it
+    part, folder, brokers = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    parts: dict[str, Callable[[], tuple[int, float]]] = {
+        "task": _task,
+        "publish": partial(_publish, folder, brokers),
+        "compact": partial(_compact, folder),
+    }
+    rows, seconds = parts[part]()
+    print(json.dumps({"rows": rows, "seconds": seconds}))

@@ -1,10 +1,8 @@
 """Whole rollups of a synthetic cluster on a real Prometheus: warm, cold, and how both grow.
 
 Prometheus shares the machine. What came out is held against what was made: a fast rollup that loses
-a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
+a byte is none.
 """
-
-from __future__ import annotations
 
 import json
 import sys
@@ -112,44 +110,49 @@ def _errors(made: Made, fold: BrokerFold) -> list[Figure]:
             0,
         )
     ]
-    for name, kept in (("free", False), ("throttled", True)):
-        for span, windows in (("an hour", 12), ("5 minutes", 1)):
-            parts = [
-                _off_percent(each, fold, way, windows=windows)[each.throttled == kept].ravel()
-                for way, each in made.items()
-            ]
-            off = np.concatenate(parts)
-            note = (
-                f"median {np.median(off):.1f} %, worst {off.max():.1f} %; all of them together "
-                f"{_bias(made, fold, throttled=kept):+.1f} %"
-            )
-            figures.append(
-                Figure(
-                    f"bytes of a {name} client in {span} against the truth, p95",
-                    percentile(off.tolist(), 95),
-                    "%",
-                    None,
-                    note,
-                )
-            )
+    for throttled, windows in ((False, 12), (False, 1), (True, 12), (True, 1)):
+        off = [
+            _off_percent(each, _estimated(each, fold, way), throttled=throttled, windows=windows)
+            for way, each in made.items()
+        ]
+        together = f"all of them together {_bias(made, fold, throttled=throttled):+.1f} %"
+        figures.append(_client_figure(np.concatenate(off), "", throttled, windows, None, together))
     return figures
 
 
 def _off_percent(
-    made: MadeDirection, fold: BrokerFold, way: Direction, *, windows: int
+    made: MadeDirection, estimated: NDArray[np.int64], *, throttled: bool, windows: int
 ) -> NDArray[np.float64]:
     """By how much the bytes of each client were missed, in sums over so many windows, in percent.
 
     Against the mean where a client was silent.
     """
-    estimated, true = (
-        each.reshape(len(each), -1, windows).sum(axis=2)
-        for each in (_estimated(made, fold, way), made.bytes_of_clients)
+    those = made.throttled == throttled
+    sums, true = (
+        each[those].reshape(int(those.sum()), -1, windows).sum(axis=2)
+        for each in (estimated, made.bytes_of_clients)
     )
-    off: NDArray[np.float64] = (
-        100 * np.abs(estimated - true) / np.maximum(true, true.mean(axis=1, keepdims=True))
+    off = 100 * np.abs(sums - true) / np.maximum(true, true.mean(axis=1, keepdims=True))
+    return np.asarray(off.ravel())
+
+
+def _client_figure(
+    off: NDArray[np.float64],
+    where: str,
+    throttled: bool,
+    windows: int,
+    bound: float | None,
+    more: str = "",
+) -> Figure:
+    span, name = "an hour" if windows == 12 else "5 minutes", "throttled" if throttled else "free"
+    note = f"median {np.median(off):.1f} %, worst {off.max():.1f} %"
+    return Figure(
+        f"bytes of a {name} client in {span}{where} against the truth, p95",
+        percentile(off.tolist(), 95),
+        "%",
+        bound,
+        "; ".join(filter(None, [note, more])),
     )
-    return off
 
 
 def _bias(made: Made, fold: BrokerFold, *, throttled: bool) -> float:
@@ -261,30 +264,12 @@ def _clients(
     throttled: bool,
     windows: int,
 ) -> Figure:
-    """As `bench.rollup.speed` measures it: against the client's mean where it was silent."""
-    off = []
-    for (broker, way), table in estimated.items():
-        made = cluster.made(broker)[way]
-        estimate, true = (
-            each[made.throttled == throttled].reshape(-1, 12 // windows, windows).sum(axis=2)
-            for each in (table, made.bytes_of_clients)
-        )
-        off.append(
-            (
-                100 * np.abs(estimate - true) / np.maximum(true, true.mean(axis=1, keepdims=True))
-            ).ravel()
-        )
-    every = np.concatenate(off)
-    span, name = "an hour" if windows == 12 else "5 minutes", "throttled" if throttled else "free"
-    note = f"median {np.median(every):.1f} %, worst {every.max():.1f} %"
+    off = [
+        _off_percent(cluster.made(broker)[way], table, throttled=throttled, windows=windows)
+        for (broker, way), table in estimated.items()
+    ]
     bound = _STATED[throttled, windows]
-    return Figure(
-        f"bytes of a {name} client in {span} in the tables against the truth, p95",
-        percentile(every.tolist(), 95),
-        "%",
-        bound,
-        note,
-    )
+    return _client_figure(np.concatenate(off), " in the tables", throttled, windows, bound)
 
 
 def _percentiles(store: UsageStore) -> Figure:
@@ -546,16 +531,3 @@ def _cold(url: str, cluster: SyntheticCluster, folder: Path) -> Cost:
 
 def _address(folder: Path) -> str:
     return f"file://{folder}"
-
-
-def main() -> int:
-    """Print the figures of one cluster, cold and warm."""
-    sizes = dict(zip(("brokers", "clients"), map(int, sys.argv[1:3]), strict=False))
-    cluster = SyntheticCluster(BEGIN_MS, **sizes)
-    for figure in (*ingest_figures(cluster), *cold_figures(cluster)):
-        print(figure.row(), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -10,15 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lab import process
-from lab.network import free_port
-from lab.packages import PROMETHEUS, unpacked
-from lab.process import Process, wait_until
+from lab.prometheus import PrometheusLab
 from tidegate.rollup.fold.broker import DirectionSamples
 from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
@@ -45,55 +41,23 @@ _HEADERS = {
 }
 
 
-class HistoryPrometheus:
-    """Serves while it is entered; its data is in `directory`, which exists."""
+class HistoryPrometheus(PrometheusLab):
+    """Serves while it is entered; its data is in `directory`."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._port = free_port()
-        self._process: Process | None = None
-
-    def __enter__(self) -> Self:
-        (self._directory / "prometheus.yml").write_text("{}")
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.stop()
-
-    @property
-    def url(self) -> str:
-        """Its address, which a restart does not change."""
-        return f"http://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Start it with the data that it has, and wait until it answers."""
-        argv = [
-            str(unpacked(PROMETHEUS) / "usr/bin/prometheus"),
-            f"--config.file={self._directory}/prometheus.yml",
-            f"--storage.tsdb.path={self._directory}/data",
+        options = [
             "--storage.tsdb.retention.time=100y",
             f"--storage.tsdb.min-block-duration={_HEAD}",
             f"--storage.tsdb.max-block-duration={_HEAD}",
-            f"--web.listen-address=127.0.0.1:{self._port}",
             "--web.enable-remote-write-receiver",
         ]
-        log_path = self._directory / "prometheus.log"
-        self._process = process.start(
-            "prometheus", argv, log_path=log_path, working_directory=self._directory, niceness=0
+        super().__init__(
+            directory=directory,
+            configuration={},
+            options=options,
+            niceness=0,
+            start_timeout_seconds=_START_TIMEOUT_SECONDS,
         )
-        wait_until(
-            self._is_ready,
-            "Prometheus to be ready",
-            timeout_seconds=_START_TIMEOUT_SECONDS,
-            processes=[self._process],
-        )
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        if self._process is not None:
-            self._process.kill()
 
     def write(self, series: Iterable[SeriesSamples]) -> None:
         """Store these series; each has its `__name__` as a label and rises from what it had.
@@ -103,13 +67,6 @@ class HistoryPrometheus:
         for body in _requests(series):
             asked = urllib.request.Request(f"{self.url}/api/v1/write", packed(body), _HEADERS)
             urllib.request.urlopen(asked, timeout=_WRITE_TIMEOUT_SECONDS).close()
-
-    def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
 
 
 def _requests(series: Iterable[SeriesSamples]) -> Iterator[bytes]:

@@ -42,18 +42,7 @@ from lab.episodes import (
 from lab.errors import LabError
 from lab.quota_watch import QuotaWatch
 from lab.rates import SAWTOOTH_SECONDS
-from tidegate.report.svg import (
-    Markup,
-    Scale,
-    horizontal_axis,
-    horizontal_line,
-    labelled,
-    line,
-    round_ticks,
-    svg_file,
-    text,
-    vertical_axis,
-)
+from tidegate.report import svg
 
 FOLDER = Path("docs/measurements")
 
@@ -109,36 +98,41 @@ def episodes_picture() -> str:
     for row, (operation, connections) in enumerate(product(Operation, (1, 6))):
         name = f"{operation.value}-{connections}"
         shown = [_means(_read(FOLDER / f"episode-{name}-{speed}.csv")) for speed in _SPEEDS]
-        ticks = round_ticks(max(max(means) for each in shown for means in each.values()), count=4)
+        ticks = svg.round_ticks(
+            max(max(means) for each in shown for means in each.values()), count=4
+        )
         top = _TOP + row * _ROW_HEIGHT
-        upward = Scale(0, ticks[-1], top + _PANEL_HEIGHT, top)
+        upward = svg.Scale(0, ticks[-1], top + _PANEL_HEIGHT, top)
         for column, (speed, means) in enumerate(zip(_SPEEDS, shown, strict=True)):
             left = _LEFT + column * _COLUMN_WIDTH
-            across = Scale(0, _SHOWN_SECONDS, left, left + _PANEL_WIDTH)
+            across = svg.Scale(0, _SHOWN_SECONDS, left, left + _PANEL_WIDTH)
             plural = "s" if connections > 1 else ""
             title = f"{operation.value}, {connections} connection{plural}, {speed.title()}: MB/s"
             parts += [
-                text(title, left, top - 9, class_="faint"),
-                vertical_axis(upward, labelled(ticks), left=left, right=across.end),
-                horizontal_axis(
-                    across, labelled(range(0, _SHOWN_SECONDS + 1, 40)), top=top, bottom=upward.begin
+                svg.text(title, left, top - 9, class_="faint"),
+                svg.vertical_axis(upward, svg.labelled(ticks), left=left, right=across.end),
+                svg.horizontal_axis(
+                    across,
+                    svg.labelled(range(0, _SHOWN_SECONDS + 1, 40)),
+                    top=top,
+                    bottom=upward.begin,
                 ),
                 *_curves(means, across, upward),
-                horizontal_line(
+                svg.horizontal_line(
                     upward.at(LIMITS[operation] / MB), left, across.end, class_="limit"
                 ),
             ]
     description = "Means of 12 s, over the seconds since the limit was lowered."
-    return svg_file("Episodes of throttling", description, parts, height=_TOP + 4 * _ROW_HEIGHT)
+    return svg.svg_file("Episodes of throttling", description, parts, height=_TOP + 4 * _ROW_HEIGHT)
 
 
-def _legend() -> Iterator[Markup]:
+def _legend() -> Iterator[svg.Markup]:
     words = "means of 12 s, over the seconds since the limit was lowered (dashed: the limit)"
-    yield text(words, 400, 54, class_="faint")
+    yield svg.text(words, 400, 54, class_="faint")
     for place, (who, colour) in enumerate(_LINES.items()):
         at = 14 + 70 * place
-        yield line([(at, 50), (at + 22, 50)], stroke=colour, stroke_width=2)
-        yield text("NIC" if who == "nic" else who, at + 28, 54)
+        yield svg.line([(at, 50), (at + 22, 50)], stroke=colour, stroke_width=2)
+        yield svg.text("NIC" if who == "nic" else who, at + 28, 54)
 
 
 def _means(rates: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
@@ -152,14 +146,16 @@ def _means(rates: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     }
 
 
-def _curves(means: Mapping[str, Sequence[float]], across: Scale, upward: Scale) -> Iterator[Markup]:
+def _curves(
+    means: Mapping[str, Sequence[float]], across: svg.Scale, upward: svg.Scale
+) -> Iterator[svg.Markup]:
     for who, colour in _LINES.items():
         points = [
             (across.at(SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS), upward.at(mean))
             for place, mean in enumerate(means[who])
         ]
         width = 1.6 if who == "nic" else 1.1
-        yield line(points, stroke=colour, stroke_width=width)
+        yield svg.line(points, stroke=colour, stroke_width=width)
 
 
 def _read(path: Path) -> dict[str, list[float]]:

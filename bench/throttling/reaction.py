@@ -7,14 +7,13 @@ the modification time of the first znode that is lowered.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
 
-from bench.control.world import NAMESPACE, POLICY, TOPIC, World, policy, world
-from bench.results import Figure, percentile
-from lab.process import wait_until
+from bench.control.world import POLICY, TOPIC, World, is_true, policy, resource, world
+from bench.results import Figure, percentiles
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 
 _MB = 1_000_000
@@ -23,7 +22,6 @@ _LIMIT, _CALM = 50 * _MB, 20 * _MB
 _SLIGHTLY_OVER, _FAR_OVER = 54 * _MB, 100 * _MB
 _CONTRACT, _FLOOR, _SENT = 60 * _MB, 1 * _MB, 8 * _MB
 _USERS = 4
-_TIMEOUT_SECONDS = 240
 _APART_SECONDS = 20  # an episode soon after another is met with more patience
 _PROMETHEUS_AND_BROKER = 1
 
@@ -71,10 +69,7 @@ def throttle_reaction(
         f"NIC at {100 * over // _LIMIT} % of its limit to first throttle committed, scrape "
         f"{scrape_seconds} s"
     )
-    return [
-        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
-        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound_seconds),
-    ]
+    return percentiles(what, taken, "s", {50: None, 95: bound_seconds})
 
 
 @contextmanager
@@ -87,8 +82,7 @@ def _watched(nic: _NicAndClients, scrape_seconds: int) -> Iterator[World]:
             PrometheusLab(targets, scrape_interval_seconds=scrape_seconds)
         )
         _declare(on, prometheus, scrape_seconds)
-        _wait(
-            on,
+        on.wait(
             lambda: _is_fresh(on) and _all_at_contract(on),
             "contracts, and a load that is known",
         )
@@ -98,14 +92,14 @@ def _watched(nic: _NicAndClients, scrape_seconds: int) -> Iterator[World]:
 def _once(on: World, nic: _NicAndClients, over: int) -> float:
     nic.set(over)
     began = time.time()
-    _wait(on, lambda: not _all_at_contract(on), "the first throttle")
+    on.wait(lambda: not _all_at_contract(on), "the first throttle")
     committed = min(
         stat.last_modified
         for user in range(_USERS)
         if (stat := on.zookeeper.exists(_znode(user))).last_modified > began
     )
     nic.set(_CALM)
-    _wait(on, lambda: _all_at_contract(on), "contracts again")
+    on.wait(lambda: _all_at_contract(on), "contracts again")
     return float(committed - began)
 
 
@@ -141,16 +135,7 @@ def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
         "throttledRates": throttled,
         "members": members,
     }
-    metadata = {"name": "throttled", "namespace": NAMESPACE}
-    on.create(
-        "businesstiers",
-        {
-            "apiVersion": "tidegate.io/v1alpha1",
-            "kind": "BusinessTier",
-            "metadata": metadata,
-            "spec": spec,
-        },
-    )
+    on.create("businesstiers", resource("BusinessTier", "throttled", spec))
 
 
 def _all_at_contract(on: World) -> bool:
@@ -162,26 +147,11 @@ def _all_at_contract(on: World) -> bool:
 
 
 def _is_fresh(on: World) -> bool:
-    conditions = (on.read("brokerbandwidthpolicies", POLICY).get("status") or {}).get(
-        "conditions"
-    ) or ()
-    return any(
-        entry["type"] == "MetricsFresh" and entry["status"] == "True" for entry in conditions
-    )
+    return is_true(on.read("brokerbandwidthpolicies", POLICY), "MetricsFresh")
 
 
 def _znode(user: int) -> str:
     return f"/config/users/throttled-{user}"
-
-
-def _wait(on: World, condition: Callable[[], object], what: str) -> None:
-    wait_until(
-        condition,
-        what,
-        timeout_seconds=_TIMEOUT_SECONDS,
-        processes=[on.operator],
-        poll_seconds=0.05,
-    )
 
 
 slightly_over = partial(throttle_reaction, 1, 10, _SLIGHTLY_OVER, bound_seconds=12.0)

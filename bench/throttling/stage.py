@@ -16,7 +16,19 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from kubernetes.client import ApiException
 
-from bench.control.world import GROUP, NAMESPACE, POLICY, TOPIC, VERSION, World, policy, world
+from bench.control.world import (
+    GROUP,
+    NAMESPACE,
+    POLICY,
+    TOPIC,
+    VERSION,
+    World,
+    is_true,
+    metrics_of,
+    policy,
+    resource,
+    world,
+)
 from lab.episodes import (
     Business,
     Clients,
@@ -73,13 +85,7 @@ def declared_policy(
     declared = policy(kafka)
     declared["spec"] |= {
         "deletionPolicy": "Restore",
-        "metrics": {
-            "prometheus": {"url": prometheus.url},
-            "preset": "JmxExporter" if kafka.network is None else "NodeExporter",
-            "brokerIdentity": {"label": "broker"},
-            "scrapeIntervalSeconds": 1,
-            "staleAfterSeconds": 15,
-        },
+        "metrics": metrics_of(kafka, prometheus),
         "brokers": {_WAY[operation]: {"limit": str(HIGH_LIMIT), "capacity": str(CAPACITY)}},
         "escalation": {"speed": speed},
     }
@@ -100,13 +106,7 @@ def _tier(level: str, businesses: Sequence[Business], operation: Operation) -> d
     throttled = businesses[0].throttled
     if throttled is not None:
         spec["throttledRates"] = _rates(throttled, operation)
-    metadata = {"name": level.lower(), "namespace": NAMESPACE}
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "BusinessTier",
-        "metadata": metadata,
-        "spec": spec,
-    }
+    return resource("BusinessTier", level.lower(), spec)
 
 
 def _member(business: Business, operation: Operation) -> dict[str, Any]:
@@ -294,20 +294,12 @@ class Stage:
 
     def _all_ready(self) -> bool:
         objects = [entry for plural in _PLURALS for entry in self.on.listed(plural)]
-        return all(
-            any(
-                c["type"] == "Ready" and c["status"] == "True"
-                for c in (o.get("status") or {}).get("conditions") or ()
-            )
-            for o in objects
-        )
+        return all(is_true(one, "Ready") for one in objects)
 
     def _delete_all(self) -> None:
         for plural in _PLURALS:  # the policy first: it gives every quota back
             for entry in self.on.listed(plural):
-                self.on.objects.delete_namespaced_custom_object(
-                    GROUP, VERSION, NAMESPACE, plural, entry["metadata"]["name"]
-                )
+                self.on.delete(plural, entry["metadata"]["name"])
             is_gone = partial(self._is_gone, plural)
             self.wait_until(is_gone, longest_seconds=_READY_SECONDS)
 

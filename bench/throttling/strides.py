@@ -8,20 +8,21 @@ is known, 20 s the worst distance of the exact model.
 """
 
 import csv
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-
-from kazoo.client import KazooClient
 
 from bench.results import Figure
 from lab.episodes import fill_topic
 from lab.kafka import KafkaLab
 from lab.load import LoadClient, LoadPlan, LoadRow
+from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.adminapi.quotas import alter
+from tidegate.kafka.settings import KafkaConnection
+from tidegate_logic.model import Entity, QuotaKey
 
 DISTANCES_SECONDS = (14, 20, 30)
 _MB = 1_000_000
@@ -51,8 +52,8 @@ class _User:
     consumes: bool = False
 
     @property
-    def quota_key(self) -> str:
-        return "consumer_byte_rate" if self.consumes else "producer_byte_rate"
+    def quota_key(self) -> QuotaKey:
+        return QuotaKey.CONSUMER_BYTE_RATE if self.consumes else QuotaKey.PRODUCER_BYTE_RATE
 
 
 _USERS = (
@@ -83,14 +84,15 @@ def strides() -> list[Figure]:
         kafka.create_topic(_WRITTEN, replicas, config={"min.insync.replicas": "2"})
         kafka.create_topic(_READ, [[1]])
         fill_topic(kafka, _READ)
-        write = stack.enter_context(_quotas(kafka))
+        connection = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+        quotas = stack.enter_context(closing(AdminClient(connection)))
         for user in _USERS:
-            write.set(user, _FROM)
+            _set(quotas, user, _FROM)
         clients = {
             user: [stack.enter_context(client) for client in _clients(kafka, user, number)]
             for number, user in enumerate(_USERS)
         }
-        rounds = [_descend(write, distance) for distance in DISTANCES_SECONDS]
+        rounds = [_descend(quotas, distance) for distance in DISTANCES_SECONDS]
         rows = {
             user: {client.plan.name: client.rows() for client in mine}
             for user, mine in clients.items()
@@ -99,9 +101,9 @@ def strides() -> list[Figure]:
     return [_figure(one, rows) for one in rounds]
 
 
-def _descend(quotas: "_Quotas", distance_seconds: int) -> _Round:
+def _descend(quotas: AdminClient, distance_seconds: int) -> _Round:
     for user in _USERS:
-        quotas.set(user, _FROM)
+        _set(quotas, user, _FROM)
     start = time.time() + _SETTLE_SECONDS
     due = sorted(
         (start + number * _APART_SECONDS + step * distance_seconds, number, step)
@@ -113,7 +115,7 @@ def _descend(quotas: "_Quotas", distance_seconds: int) -> _Round:
         time.sleep(max(0.0, at - time.time()))
         user = _USERS[number]
         began.setdefault(user, time.time())
-        quotas.set(user, max(_TO, _FROM >> (step + 1)))
+        _set(quotas, user, max(_TO, _FROM >> (step + 1)))
     time.sleep(_LAST_SECONDS)
     return _Round(distance_seconds, began, time.time())
 
@@ -194,28 +196,8 @@ def _clients(kafka: KafkaLab, user: _User, number: int) -> Iterator[LoadClient]:
         yield LoadClient(plan, kafka.run.path / "load", namespace=kafka.client_namespace)
 
 
-@dataclass(frozen=True, slots=True)
-class _Quotas:
-    """Writes quotas into ZooKeeper as Kafka's own tools do."""
-
-    zookeeper: KazooClient
-
-    def set(self, user: _User, bytes_per_second: int) -> None:
-        path = f"users/{user.name}"
-        document = {"version": 1, "config": {user.quota_key: str(bytes_per_second)}}
-        self.zookeeper.set(f"/config/{path}", json.dumps(document).encode())
-        notification = json.dumps({"version": 2, "entity_path": path}).encode()
-        self.zookeeper.create("/config/changes/config_change_", notification, sequence=True)
-
-
-@contextmanager
-def _quotas(kafka: KafkaLab) -> Iterator[_Quotas]:
-    zookeeper = KazooClient(kafka.zookeeper_connect)
-    zookeeper.start()
-    try:
-        for user in _USERS:
-            zookeeper.ensure_path(f"/config/users/{user.name}")
-        yield _Quotas(zookeeper)
-    finally:
-        zookeeper.stop()
-        zookeeper.close()
+def _set(quotas: AdminClient, user: _User, bytes_per_second: int) -> None:
+    entity = Entity(user.name)
+    answer = alter(quotas, {entity: {user.quota_key: str(bytes_per_second)}}, "unused")
+    if answer != {entity: None}:
+        raise RuntimeError(f"The brokers did not take a quota: {answer}")

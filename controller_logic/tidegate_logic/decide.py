@@ -80,6 +80,7 @@ from tidegate_logic.quotas.strimzi import forgotten, leave_to_strimzi, with_caus
 from tidegate_logic.readings import Flows, flows_of
 from tidegate_logic.reasons import Reason
 from tidegate_logic.reports import Circumstances, level_reports, report
+from tidegate_logic.throttle.decision import ThrottleDecision
 from tidegate_logic.throttle.nic_status import watch
 from tidegate_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
 from tidegate_logic.words import counted
@@ -112,8 +113,8 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     decision, memory = _decide(
         replace(observation, tiers=overridden.tiers), flows, restored, memory
     )
-    judged = decision.throttle.judged_by_newest if decision.throttle is not None else {}
-    watched = watch(observation, flows, memory.pressures, judged)
+    throttle = decision.throttle or ThrottleDecision()
+    watched = watch(observation, flows, memory.pressures, throttle.throttled, throttle.judged)
     levels, causes = level_reports(decision, memory.causes, now_seconds=observation.now_seconds)
     memory = replace(memory, causes=causes)
     decision = replace(

@@ -11,6 +11,7 @@ What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from math import inf, isfinite
 from typing import NamedTuple, Self
 
 from tidegate_logic.reasons import NewerReason, Reason
@@ -156,6 +157,9 @@ class Direction(StrEnum):
     INGRESS = "ingress"
 
 
+RateKey = tuple[Entity, Direction]
+
+
 @dataclass(frozen=True, slots=True)
 class NicSpan:
     """Mean rate of one broker's NIC between two neighbouring samples; `at_seconds` of the later."""
@@ -209,6 +213,9 @@ class Readings:
     `clients` holds the newest rate of each entity on each broker. `scrape_seconds` is how often a
     new sample is to be expected; `problems` name what is missing and why. `interfaces` are those
     that `nic` adds up, by name, for people; a broker is absent where its source has no interfaces.
+
+    `by_sender`, `totals` (bytes/s) and `clients_read_seconds`, the oldest and the newest of them,
+    follow from `clients`. They are made once here, because many passes look at the same readings.
     """
 
     read_at_seconds: float
@@ -217,6 +224,35 @@ class Readings:
     clients: Mapping[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
     problems: tuple[ReadingProblem, ...] = ()
     interfaces: Mapping[int, tuple[Interface, ...]] = field(default_factory=dict)
+    by_sender: Mapping[RateKey, Mapping[int, ClientRate]] = field(
+        init=False, repr=False, compare=False
+    )
+    totals: Mapping[tuple[int, Direction], float] = field(init=False, repr=False, compare=False)
+    clients_read_seconds: tuple[float, float] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_sender, totals = by_sender_and_broker(self.clients)
+        times = [rate.at_seconds for rate in self.clients.values()] or [self.read_at_seconds]
+        object.__setattr__(self, "by_sender", by_sender)
+        object.__setattr__(self, "totals", totals)
+        object.__setattr__(self, "clients_read_seconds", (min(times), max(times)))
+
+
+def by_sender_and_broker(
+    clients: Mapping[tuple[Entity, int, Direction], ClientRate],
+) -> tuple[Mapping[RateKey, Mapping[int, ClientRate]], Mapping[tuple[int, Direction], float]]:
+    """Client rates by entity and direction, and their sums by broker in bytes/s.
+
+    Rates that are negative or not finite are left out.
+    """
+    by_sender: dict[RateKey, dict[int, ClientRate]] = {}
+    totals: dict[tuple[int, Direction], float] = {}
+    for (entity, broker, direction), rate in clients.items():
+        bytes_per_second = rate.bytes_per_second
+        if 0 <= bytes_per_second < inf and isfinite(rate.at_seconds):
+            by_sender.setdefault((entity, direction), {})[broker] = rate
+            totals[broker, direction] = totals.get((broker, direction), 0.0) + bytes_per_second
+    return by_sender, totals
 
 
 # The one translation between fetch and produce, quota keys, and directions of a NIC.
@@ -224,8 +260,6 @@ BYTE_RATE_OF = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUC
 KEY_OF = {Direction.EGRESS: BYTE_RATE_OF["fetch"], Direction.INGRESS: BYTE_RATE_OF["produce"]}
 DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
 BYTE_RATE_KEYS = frozenset(DIRECTION_OF)
-
-RateKey = tuple[Entity, Direction]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ every broker a notification.
 """
 
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from math import ceil
 
 from tidegate_logic.model import BYTE_RATE_KEYS, BYTE_RATE_OF, MAX_BYTE_RATE, QuotaKey
@@ -21,6 +22,7 @@ KEY_WORDS = {
 KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
 
 
+@lru_cache(maxsize=1 << 16)
 def number_of(text: str | None) -> Decimal | None:
     """The number that a text spells; None for an absent quota and for no finite number."""
     if text is None:

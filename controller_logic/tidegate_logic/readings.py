@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Final
 
-from tidegate_logic.model import ClientRate, Direction, RateKey, Readings
+from tidegate_logic.model import (
+    ClientRate,
+    Direction,
+    RateKey,
+    Readings,
+    by_sender_and_broker,
+)
 
 # a cap binds from this share of it on: a throttled client runs at 0.5 to 0.92 of its quota, or more
 BINDING: Final = 0.8
@@ -45,20 +50,21 @@ def is_limited(flow: ClientRate, cap: int) -> bool:
     return flow.bytes_per_second >= BINDING * cap or is_throttled(flow)
 
 
+def any_limited(flows: Mapping[int, ClientRate], cap: int) -> bool:
+    """Whether the cap binds on any of these brokers."""
+    near = BINDING * cap
+    return any(flow.bytes_per_second >= near or is_throttled(flow) for flow in flows.values())
+
+
 def flows_of(readings: Readings | None, *, now_seconds: float, stale_after_seconds: float) -> Flows:
     """The rates in bytes/s that are finite, at least 0 and fresh. A pass works them out once."""
     if readings is None:
         return Flows()
-    by_key: dict[RateKey, dict[int, ClientRate]] = {}
-    totals: dict[tuple[int, Direction], float] = {}
-    for (entity, broker, direction), rate in readings.clients.items():
-        if not _is_usable(rate, now_seconds, stale_after_seconds):
-            continue
-        by_key.setdefault((entity, direction), {})[broker] = rate
-        totals[broker, direction] = totals.get((broker, direction), 0.0) + rate.bytes_per_second
-    return Flows(by_key, totals)
 
+    def is_fresh(at_seconds: float) -> bool:
+        return abs(now_seconds - at_seconds) <= stale_after_seconds
 
-def _is_usable(rate: ClientRate, now_seconds: float, stale_after_seconds: float) -> bool:
-    fresh = abs(now_seconds - rate.at_seconds) <= stale_after_seconds
-    return fresh and isfinite(rate.bytes_per_second) and rate.bytes_per_second >= 0
+    if all(is_fresh(at) for at in readings.clients_read_seconds):
+        return Flows(readings.by_sender, readings.totals)
+    fresh = {sender: rate for sender, rate in readings.clients.items() if is_fresh(rate.at_seconds)}
+    return Flows(*by_sender_and_broker(fresh))

@@ -5,8 +5,6 @@ resources with, k8s.io/apiextensions-apiserver. It is built once for each versio
 pins of its own. Only `make test-crds` needs it: the builds take minutes.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping
@@ -26,8 +24,7 @@ def _module(minor: str) -> GoModule:
         directory=Path(__file__).parent / "crdcheck_binary",
         package="./cmd/crdcheck",
         title=f"the admission of custom resources of Kubernetes {minor}",
-        announcement=f"building the admission of custom resources of Kubernetes {minor} from the "
-        f"Go module proxy; some minutes on two cores, only this once",
+        takes="some minutes",
         packages_compiled=700,
         pins=f"kubernetes-{minor}.mod",
     )

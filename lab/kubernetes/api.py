@@ -6,9 +6,6 @@ collection, namespace deletion), on loopback and without root. `node` gives it a
 lives in one directory and is deleted at the end.
 """
 
-from __future__ import annotations
-
-import base64
 import http.client
 import json
 import secrets
@@ -17,42 +14,19 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lab.cache import RunDirectory
 from lab.errors import say
 from lab.kubernetes.tools import kube_binary, run_kubectl
 from lab.network import free_port
-from lab.process import NICENESS, Process, patience, start, wait_until
-
-# The key that signs ServiceAccount tokens in the lab, made with the standard library alone.
-#
-# An EC private key file (RFC 5915) may leave out the public half, and Kubernetes computes that from
-# the private one; so a random number in the right wrapping is a whole key, and no openssl has to be
-# on the machine. For the lab only.
-
-
-_VERSION_1 = bytes.fromhex("020101")
-_OCTETS_32 = bytes.fromhex("0420")
-_CURVE_P256 = bytes.fromhex("a00a06082a8648ce3d030107")
-
-
-def service_account_key() -> str:
-    """A fresh P-256 private key in PEM."""
-    # The order of P-256 lies just below 2^256: a number of 255 bits, not 0, is always a valid key.
-    scalar = (1 + secrets.randbelow(2**255 - 1)).to_bytes(32, "big")
-    body = _VERSION_1 + _OCTETS_32 + scalar + _CURVE_P256
-    der = b"\x30" + bytes([len(body)]) + body
-    return (
-        f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC "
-        f"PRIVATE KEY-----\n"
-    )
-
+from lab.process import NICENESS, Opened, Process, output_of, patience, start, wait_until
 
 # Memory for time: with the usual 100 a small API server spends a quarter of its processor time on
 # collecting garbage.
 _GARBAGE_PERCENT = "400"
 _START_TIMEOUT_SECONDS = 60.0
+_KEY_TIMEOUT_SECONDS = 20.0
 _ADMIN = "admin"
 _HOST = "127.0.0.1"
 _CONTROLLERS = (
@@ -73,7 +47,7 @@ _CONTROLLERS = (
 )
 
 
-class KubeApi:
+class KubeApi(Opened):
     """A running Kubernetes API for as long as the `with` block lasts.
 
     Attributes are valid inside the block: `server` (the URL), `kubeconfig` (an administrator's),
@@ -88,27 +62,20 @@ class KubeApi:
         self._niceness = niceness
         self._processes: dict[str, Process] = {}
         self._token = secrets.token_hex(16)
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         self._binary = kube_binary()
-        with ExitStack() as stack:
-            self.directory = stack.enter_context(RunDirectory()).path
-            self.kubeconfig = self.directory / "admin.kubeconfig"
-            self._port = free_port(_HOST)
-            self.server = f"https://{_HOST}:{self._port}"
-            stack.callback(self._kill)
-            self._start()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.directory = stack.enter_context(RunDirectory()).path
+        self.kubeconfig = self.directory / "admin.kubeconfig"
+        self._port = free_port(_HOST)
+        self.server = f"https://{_HOST}:{self._port}"
+        stack.callback(self._kill)
+        self._start()
 
     def kubectl(self, *args: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
         """What kubectl, run as the administrator, writes to stdout.
 
-        `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code
+        `input` goes to its stdin (`-f -`). Raises `CommandFailed` when it ends with another code
         than 0, `LabError` when it has not ended in time.
         """
         return run_kubectl(
@@ -169,7 +136,9 @@ class KubeApi:
         say("kube-api", f"ready at {self.server} after {time.monotonic() - started:.1f} s")
 
     def _write_credentials(self) -> None:
-        _write_private(self.directory / "service-account.key", service_account_key())
+        key = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]
+        signing = output_of(key, timeout_seconds=_KEY_TIMEOUT_SECONDS)
+        _write_private(self.directory / "service-account.key", signing)
         line = f'{self._token},{_ADMIN},{_ADMIN},"system:masters"\n'
         _write_private(self.directory / "tokens.csv", line)
         self.kubeconfig_for(token=self._token, path=self.kubeconfig)
@@ -293,22 +262,21 @@ def service_account_kubeconfig(
 
     The rules hold in the namespaces of `granted_in`, or in the whole cluster when there are none.
     The token lasts an hour. The namespaces have to exist. Raises
-    `lab.kubernetes.tools.KubectlFailed` when the server refuses a rule.
+    `lab.process.CommandFailed` when the server refuses a rule.
     """
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    objects: list[dict[str, Any]] = [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": name, "namespace": namespace},
-        }
-    ]
-    places: Sequence[str | None] = granted_in or [None]
-    for place in places:
-        objects += _grant(f"{namespace}-{name}", rules, subject=subject, place=place)
-    kube_api.kubectl(
-        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    )
+    objects = [_object("v1", "ServiceAccount", name, namespace)]
+    role_name = f"{namespace}-{name}"
+    for place in granted_in or [""]:
+        kind = "Role" if place else "ClusterRole"
+        role = {"apiGroup": _RBAC, "kind": kind, "name": role_name}
+        binding = {"roleRef": role, "subjects": [subject]}
+        objects += [
+            _object(f"{_RBAC}/v1", kind, role_name, place, rules=list(rules)),
+            _object(f"{_RBAC}/v1", f"{kind}Binding", role_name, place, **binding),
+        ]
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    kube_api.kubectl("apply", "-f", "-", input=json.dumps(listed))
     token = kube_api.kubectl(
         "create", "token", name, f"--namespace={namespace}", "--duration=1h"
     ).strip()
@@ -317,23 +285,6 @@ def service_account_kubeconfig(
     )
 
 
-def _grant(
-    role_name: str, rules: Sequence[Rule], *, subject: Mapping[str, str], place: str | None
-) -> list[dict[str, Any]]:
-    prefix = "Cluster" if place is None else ""
-    metadata = {"name": role_name} if place is None else {"name": role_name, "namespace": place}
-    role = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{prefix}Role",
-        "metadata": metadata,
-        "rules": list(rules),
-    }
-    reference = {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": role_name}
-    binding = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{prefix}RoleBinding",
-        "metadata": metadata,
-        "roleRef": reference,
-        "subjects": [subject],
-    }
-    return [role, binding]
+def _object(version: str, kind: str, name: str, namespace: str, **more: object) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}

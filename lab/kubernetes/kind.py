@@ -11,15 +11,13 @@ as they would leave a real node; the API is reached from the machine at the same
 whose network enforces no NetworkPolicy. Nothing is routed beyond the bridge.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from string import Template
 
 from lab import cache
 from lab.cache import RunDirectory
@@ -28,7 +26,7 @@ from lab.kubernetes.kind_image import KIND, NODE_IMAGE, Dockerd, image_inputs, w
 from lab.kubernetes.node import lacks_sys_resource
 from lab.kubernetes.tools import KUBE_NODE, calls_policy, run_kubectl
 from lab.network import Namespace, Network
-from lab.process import output_of, wait_until
+from lab.process import Opened, output_of, wait_until
 
 # A dockerd's data that already holds the image of kind's node: what a KindLab starts from, instead
 # of loading 500 MB each time.
@@ -71,14 +69,13 @@ _API_PORT = 6443
 _SERVICE_SUBNET = "10.96.0.0/16"
 _HOST_NUMBER = 60
 _CALLS = "/calls"  # as the node and the API server see the directory
-_REGISTRIES = "/etc/containerd/certs.d"
 _CREATE_TIMEOUT_SECONDS = 240.0
 _DNS_TIMEOUT_SECONDS = 90
 _LOAD_TIMEOUT_SECONDS = 120.0
 _RESTART_TIMEOUT_SECONDS = 90.0
 
 
-class KindLab:
+class KindLab(Opened):
     """A context manager that returns once the node is Ready and names are answered."""
 
     def __init__(self, network: Network, *, mirrors: Mapping[str, str] | None = None) -> None:
@@ -87,23 +84,20 @@ class KindLab:
         """
         self._network = network
         self._mirrors = dict(mirrors or {})
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _open(self, stack: ExitStack) -> None:
         started = time.monotonic()
         prepared = node_data()
-        with ExitStack() as stack:
-            run = stack.enter_context(RunDirectory())
-            self.directory = run.path / "kind"
-            self.kubeconfig = self.directory / "admin.kubeconfig"
-            self._namespace = self._network.add("kind", _HOST_NUMBER)
-            _open_namespace(self._namespace, gateway=self._network.gateway)
-            self._calls = self.directory / "calls"
-            self._engine = stack.enter_context(
-                Dockerd(run, self._namespace, self.directory, prepared=prepared)
-            )
-            self._create()
-            self._stack = stack.pop_all()
+        run = stack.enter_context(RunDirectory())
+        self.directory = run.path / "kind"
+        self.kubeconfig = self.directory / "admin.kubeconfig"
+        self._namespace = self._network.add("kind", _HOST_NUMBER)
+        _open_namespace(self._namespace, gateway=self._network.gateway)
+        self._calls = self.directory / "calls"
+        self._engine = stack.enter_context(
+            Dockerd(run, self._namespace, self.directory, prepared=prepared)
+        )
+        self._create()
         say(
             "kind",
             (
@@ -111,10 +105,6 @@ class KindLab:
                 f"{time.monotonic() - started:.1f} s"
             ),
         )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     @property
     def calls_path(self) -> Path:
@@ -174,28 +164,19 @@ class KindLab:
         )
 
     def _create(self) -> None:
-        settings = self.directory / "cluster.json"
-        settings.write_text(
-            json.dumps(
-                _cluster(
-                    self._namespace.address, calls=self._calls, registries=self._write_mirrors()
-                ),
-                indent=1,
-            )
-        )
         self._calls.mkdir()
         (self._calls / "policy.json").write_text(json.dumps(calls_policy()))
-        choices = [
-            "--config",
-            str(settings),
-            "--image",
-            NODE_IMAGE,
-            "--kubeconfig",
-            str(self.kubeconfig),
-            "--wait",
-            "120s",
-        ]
-        self._kind("create", "cluster", *choices, timeout_seconds=_CREATE_TIMEOUT_SECONDS)
+        settings = self.directory / "cluster.yaml"
+        settings.write_text(
+            cluster_yaml(
+                self._namespace.address, calls=self._calls, registries=self._write_mirrors()
+            )
+        )
+        choices = (f"--config={settings}", f"--image={NODE_IMAGE}", "--wait=120s")
+        self._kind(
+            *("create", "cluster", *choices, f"--kubeconfig={self.kubeconfig}"),
+            timeout_seconds=_CREATE_TIMEOUT_SECONDS,
+        )
         available = [
             "--for=condition=Available",
             "deployment/coredns",
@@ -228,65 +209,20 @@ class KindLab:
             return False
 
 
-def _cluster(address: str, *, calls: Path, registries: Path) -> dict[str, object]:
+def cluster_yaml(address: str, *, calls: Path, registries: Path) -> str:
     """kind's configuration; `calls` is the directory for the API server's audit log and policy,
     `registries` the one for containerd's settings of registries.
     """
-    patches = [f'[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "{_REGISTRIES}"\n']
-    cluster: dict[str, object] = {
-        "kind": "Cluster",
-        "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "networking": {
-            "apiServerAddress": address,
-            "apiServerPort": _API_PORT,
-            "serviceSubnet": _SERVICE_SUBNET,
-        },
-        "kubeadmConfigPatches": [json.dumps(_control_plane()), json.dumps(_kubelet())],
-        "nodes": [
-            {
-                "role": "control-plane",
-                "extraMounts": [
-                    {"hostPath": str(calls), "containerPath": _CALLS},
-                    {"hostPath": str(registries), "containerPath": _REGISTRIES},
-                ],
-            }
-        ],
-        "containerdConfigPatches": patches,
-    }
-    if lacks_sys_resource():
-        clamp = '[plugins."io.containerd.grpc.v1.cri"]\n  restrict_oom_score_adj = true\n'
-        patches.append(clamp)
-    return cluster
-
-
-def _control_plane() -> dict[str, object]:
-    """What is different from kubeadm's own.
-
-    etcd does not wait for the disk: what a lab holds need not outlive the machine.
-    """
-    audit = {
-        "audit-policy-file": f"{_CALLS}/policy.json",
-        "audit-log-path": f"{_CALLS}/calls.jsonl",
-    }
-    volume = {"name": "calls", "hostPath": _CALLS, "mountPath": _CALLS, "pathType": "Directory"}
-    return {
-        "kind": "ClusterConfiguration",
-        "apiServer": {"extraArgs": audit, "extraVolumes": [volume]},
-        "etcd": {"local": {"extraArgs": {"unsafe-no-fsync": "true"}}},
-    }
-
-
-def _kubelet() -> dict[str, object]:
-    """Settings by which an API server that is killed again and again comes back within seconds.
-
-    kubelet would wait longer each time, up to five minutes.
-    """
-    return {
-        "kind": "KubeletConfiguration",
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "featureGates": {"KubeletCrashLoopBackOffMax": True},
-        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
-    }
+    template = Template((Path(__file__).parent / "kind_files" / "cluster.yaml").read_text())
+    return template.substitute(
+        address=address,
+        port=_API_PORT,
+        services=_SERVICE_SUBNET,
+        calls=calls,
+        calls_there=_CALLS,
+        registries=registries,
+        restricted=str(lacks_sys_resource()).lower(),
+    )
 
 
 def _open_namespace(namespace: Namespace, *, gateway: str) -> None:

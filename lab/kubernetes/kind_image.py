@@ -6,19 +6,15 @@ bridge is the network of its one node. kind's files come out of its Go module; n
 and nothing shows on which machine it was made.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from lab import cache, process
 from lab.cache import RunDirectory
@@ -37,7 +33,7 @@ from lab.kubernetes.node import (
 from lab.kubernetes.tools import KUBE_NODE, KUBERNETES_VERSION
 from lab.network import Namespace
 from lab.packages import GoModule, unpacked
-from lab.process import Process, output_of, wait_until
+from lab.process import Opened, Process, output_of, wait_until
 
 # A Debian root file system as a tar file, out of the machine's own package mirror: what a container
 # that runs systemd is made of.
@@ -184,7 +180,7 @@ def preload(
     with tempfile.TemporaryDirectory(prefix="tidegate-preload-") as scratch:
         work = Path(scratch)
         settings = work / "containerd.toml"
-        settings.write_text(_settings(store, work))
+        settings.write_text(_containerd_settings(work, root=store, state=work / "state"))
         with process.start(
             "containerd",
             [str(programs / "containerd"), "-c", str(settings)],
@@ -198,15 +194,8 @@ def preload(
                 processes=[engine],
             )
             for archive in archives:
-                imported = [
-                    *ctr,
-                    "images",
-                    "import",
-                    "--all-platforms",
-                    "--no-unpack",
-                    str(archive),
-                ]
-                output_of(imported, timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
+                importing = ("images", "import", "--all-platforms", "--no-unpack", archive)
+                output_of([*ctr, *importing], timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
             for image, further in names.items():
                 for name in further:
                     output_of(
@@ -218,10 +207,11 @@ def preload(
             shutil.rmtree(path)
 
 
-def _settings(store: Path, work: Path) -> str:
+def _containerd_settings(work: Path, *, root: Path, state: Path) -> str:
+    """Of a containerd that answers on a socket in `work`."""
     return f"""version = 2
-root = "{store}"
-state = "{work}/state"
+root = "{root}"
+state = "{state}"
 disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
   address = "{work}/containerd.sock"
@@ -230,13 +220,13 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 """
 
 
-def _answers(ctr: list[str]) -> bool:
-    return (
-        subprocess.run(
-            [*ctr, "version"], capture_output=True, timeout=_IMPORT_TIMEOUT_SECONDS
-        ).returncode
-        == 0
-    )
+def _answers(client: list[str], environment: Mapping[str, str] | None = None) -> bool:
+    """Whether the server that this client speaks to tells its version."""
+    try:
+        output_of([*client, "version"], timeout_seconds=20.0, environment=environment)
+    except LabError:
+        return False
+    return True
 
 
 # dockerd and containerd in a network namespace of the lab, out of Debian packages unpacked into the
@@ -256,7 +246,7 @@ _CONTAINER_ADDRESSES = {"base": "10.196.0.0/16", "size": 24}
 _START_TIMEOUT_SECONDS = 60.0
 
 
-class Dockerd:
+class Dockerd(Opened):
     """A context manager that returns once dockerd answers.
 
     `environment` is all that a client of it needs, and nothing of a person's.
@@ -276,35 +266,28 @@ class Dockerd:
         self._namespace = namespace
         self._directory = directory
         self._cgroup = f"tidegate-{run.lab_id}"
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._directory.mkdir(parents=True)
-            self.environment = self._environment()
-            self._run.record_undo(
-                [
-                    sys.executable,
-                    str(Path(node_remains.__file__)),
-                    self._cgroup,
-                    str(self._directory),
-                ]
-            )
-            stack.callback(node_remains.clear, self._cgroup, self._directory)
-            node.make(self._cgroup)
-            self.process = self._start()
-            stack.callback(self.process.kill)
-            wait_until(
-                self._answers,
-                "dockerd to answer",
-                timeout_seconds=_START_TIMEOUT_SECONDS,
-                processes=[self.process],
-            )
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _open(self, stack: ExitStack) -> None:
+        self._directory.mkdir(parents=True)
+        self.environment = self._environment()
+        self._run.record_undo(
+            [
+                sys.executable,
+                str(Path(node_remains.__file__)),
+                self._cgroup,
+                str(self._directory),
+            ]
+        )
+        stack.callback(node_remains.clear, self._cgroup, self._directory)
+        node.make(self._cgroup)
+        self.process = self._start()
+        stack.callback(self.process.kill)
+        wait_until(
+            lambda: _answers(["docker"], self.environment),
+            "dockerd to answer",
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+            processes=[self.process],
+        )
 
     def docker(self, *arguments: str, timeout_seconds: float = 120.0) -> str:
         """What the docker command writes to stdout.
@@ -341,23 +324,19 @@ class Dockerd:
         (self._directory / "log").mkdir()
         if self._prepared is not None:
             _copy_images(self._prepared, self._directory / "data")
-        (self._directory / "containerd.toml").write_text(_containerd_settings(self._directory))
+        engine = _containerd_settings(
+            self._directory,
+            root=self._directory / "containerd",
+            state=self._directory / "containerd-state",
+        )
+        (self._directory / "containerd.toml").write_text(engine)
         settings = self._directory / "daemon.json"
         settings.write_text(json.dumps(self._settings(), indent=1))
         # Not `ip netns exec`: it would hide the control groups.
         inside = ["nsenter", f"--net=/run/netns/{self._namespace.name}"]
-        apart = [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "docker-init",
-            "--",
-        ]
+        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         start = [
-            str(_FILES / "engine.sh"),
+            *("docker-init", "--", str(_FILES / "engine.sh")),
             str(self._directory),
             str(self._prepared or ""),
             f"--config-file={settings}",
@@ -395,14 +374,6 @@ class Dockerd:
             }
         return settings
 
-    def _answers(self) -> bool:
-        return (
-            subprocess.run(
-                ["docker", "version"], env=self.environment, capture_output=True, timeout=20
-            ).returncode
-            == 0
-        )
-
 
 def _copy_images(prepared: Path, data: Path) -> None:
     """Copy all that dockerd knows of its images.
@@ -417,19 +388,6 @@ def _layer_files(directory: str, names: list[str]) -> list[str]:
     return names if Path(directory).name == "diff" else []
 
 
-def _containerd_settings(directory: Path) -> str:
-    return f"""version = 2
-root = "{directory}/containerd"
-state = "{directory}/containerd-state"
-disabled_plugins = ["io.containerd.grpc.v1.cri"]
-[grpc]
-  address = "{directory}/containerd.sock"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{directory}/opt"
-"""
-
-
-KIND_VERSION = "v0.33.0"
 NODE_IMAGE = f"localhost/kind-node:{KUBERNETES_VERSION}"
 
 _DIRECTORY = Path(__file__).parent / "kind_binary"
@@ -440,7 +398,7 @@ KIND = GoModule(
     directory=_DIRECTORY,
     package="sigs.k8s.io/kind",
     title="kind",
-    announcement=f"building kind {KIND_VERSION} from the Go module proxy; some seconds",
+    takes="some seconds",
     packages_compiled=290,
 )
 

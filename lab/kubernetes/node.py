@@ -2,8 +2,6 @@
 the image that holds a Pod's namespaces open. `kind` and `kind_image` put them together.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -15,10 +13,6 @@ from lab.image_archive import ImageConfig, write_archive, write_layer
 from lab.kubernetes import node_remains
 from lab.kubernetes.tools import PAUSE
 from lab.packages import GoModule, unpacked
-
-# The container engine and network tools of a node, out of Debian packages unpacked into the cache:
-# nothing is installed or enabled.
-
 
 # Most machines have some of these already, in the same versions.
 IPTABLES_LIBRARIES = (
@@ -135,24 +129,14 @@ def _inherit_processors(hierarchy: Path, cgroup: str) -> None:
                 (group / name).write_text(allowed)
 
 
-# The names of a cluster: CoreDNS, built from the Go module proxy.
-
-
-COREDNS_VERSION = "v1.12.1"
-
 COREDNS = GoModule(
     program="coredns",
     directory=Path(__file__).parent / "coredns_binary",
     package="github.com/coredns/coredns",
     title="CoreDNS",
-    announcement=f"building CoreDNS {COREDNS_VERSION} from the Go module proxy; two to three "
-    f"minutes on two cores, only this once",
+    takes="two to three minutes",
     packages_compiled=1300,
 )
-
-
-# The image of the container that holds a Pod's namespaces open: one static program, built here, so
-# that nothing is pulled.
 
 
 PAUSE_IMAGE = "localhost/pause:lab"

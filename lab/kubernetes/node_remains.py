@@ -8,8 +8,6 @@ own, and nothing else does: what is found there is the lab's and is ended. It ru
 after a crash, so it needs the standard library alone.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

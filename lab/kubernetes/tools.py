@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from lab.errors import LabError
 from lab.packages import GoModule
-from lab.process import patience, when_busy
+from lab.process import output_of, patience
 
 # What an API server of the lab writes down of the calls made to it: its audit policy. A test reads
 # which rights were made use of.
@@ -51,8 +50,7 @@ LUAHEALTH = GoModule(
     directory=Path(__file__).parent / "luahealth_binary",
     package="./cmd/luahealth",
     title="Argo CD's interpreter of health scripts",
-    announcement=f"building a part of Argo CD {ARGO_CD_VERSION} from the Go module proxy; four to "
-    f"six minutes on two cores, only this once",
+    takes="four to six minutes",
     packages_compiled=1050,
 )
 
@@ -62,29 +60,16 @@ def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
 
     Raises `LabError` where the script fails.
     """
-    done = subprocess.run(
-        [str(LUAHEALTH.binary()), str(script), *map(str, objects)],
-        capture_output=True,
-        text=True,
-        timeout=patience(_TIMEOUT_SECONDS),
-    )
-    if done.returncode != 0:
-        raise LabError(f"Argo CD could not run {script}: {done.stderr.strip()}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    command = [LUAHEALTH.binary(), script, *objects]
+    said = output_of(command, timeout_seconds=_TIMEOUT_SECONDS)
+    return [json.loads(line) for line in said.splitlines()]
 
 
 def argo_cd_crds() -> Path:
     """The folder with Argo CD's CRDs, out of the module that the interpreter is built from."""
     command = ["go", "mod", "download", "-json", _ARGO_CD]
-    done = subprocess.run(
-        command, cwd=LUAHEALTH.directory, capture_output=True, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        raise LabError(
-            f"`{' '.join(command)}` failed, so there are no CRDs of Argo CD: "
-            f"{(done.stdout + done.stderr).strip()}"
-        )
-    return Path(json.loads(done.stdout)["Dir"]) / "manifests" / "crds"
+    said = output_of(command, timeout_seconds=300.0, working_directory=LUAHEALTH.directory)
+    return Path(json.loads(said)["Dir"]) / "manifests" / "crds"
 
 
 # Helm, built from the Go module proxy: how a chart is rendered, checked and installed in tests.
@@ -103,8 +88,7 @@ HELM = GoModule(
     directory=Path(__file__).parent / "helm_binary",
     package="helm.sh/helm/v3/cmd/helm",
     title="Helm",
-    announcement=f"building Helm {HELM_VERSION} from the Go module proxy; two to three minutes on "
-    f"two cores, only this once",
+    takes="two to three minutes",
     packages_compiled=950,
     stamps=(
         f"helm.sh/helm/v3/internal/version.version={HELM_VERSION}",
@@ -114,17 +98,6 @@ HELM = GoModule(
         *(f"helm.sh/helm/v3/pkg/{package}.k8sVersionMinor=34" for package in _KNOW_KUBERNETES),
     ),
 )
-
-
-class HelmFailed(LabError):
-    """helm ended with a code other than 0; `said` is what it said.
-
-    For wrong values that is the schema's message.
-    """
-
-    def __init__(self, command: str, *, exit_code: int, said: str) -> None:
-        super().__init__(f"`helm {command}` ended with code {exit_code}: {said}")
-        self.said = said
 
 
 class Helm:
@@ -147,44 +120,14 @@ class Helm:
     def run(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
         """What helm writes to stdout.
 
-        Raises `HelmFailed` when it ends with another code than 0, `LabError` when it has not ended
-        in time.
+        Raises `CommandFailed` when it ends with another code than 0, `LabError` when it has not
+        ended in time.
         """
-        shown = " ".join(arguments)
-        try:
-            done = subprocess.run(
-                [str(self._binary), *arguments],
-                env=self._environment,
-                capture_output=True,
-                text=True,
-                timeout=patience(timeout_seconds),
-            )
-        except subprocess.TimeoutExpired:
-            raise LabError(
-                f"`helm {shown}` had not ended after {patience(timeout_seconds):.3g} s."
-                f"{when_busy()}"
-            ) from None
-        if done.returncode != 0:
-            raise HelmFailed(
-                shown, exit_code=done.returncode, said=(done.stdout + done.stderr).strip()
-            )
-        return done.stdout
-
-
-# kubectl as a test or a person calls it: one command, as the administrator of one cluster of the
-# lab.
-
-
-class KubectlFailed(LabError):
-    """kubectl ended with a code other than 0; `stderr` is what it said.
-
-    For a rejected object that is the server's message.
-    """
-
-    def __init__(self, command: str, *, exit_code: int, stderr: str) -> None:
-        super().__init__(f"`kubectl {command}` ended with code {exit_code}: {stderr.strip()}")
-        self.exit_code = exit_code
-        self.stderr = stderr
+        return output_of(
+            [self._binary, *arguments],
+            timeout_seconds=timeout_seconds,
+            environment=self._environment,
+        )
 
 
 def run_kubectl(
@@ -198,32 +141,17 @@ def run_kubectl(
     """What kubectl, the part of `binary`, writes to stdout; its cache is beside the kubeconfig.
 
     `input` goes to its stdin (`-f -`), and a `--timeout` in seconds grows with the machine's
-    slowness, as `timeout_seconds` does. Raises `KubectlFailed` when it ends with another code than
+    slowness, as `timeout_seconds` does. Raises `CommandFailed` when it ends with another code than
     0, `LabError` when it has not ended in time.
     """
-    shown = " ".join(arguments)
-    command = [
-        str(binary),
+    command: list[str | Path] = [
+        binary,
         "kubectl",
         f"--kubeconfig={kubeconfig}",
         f"--cache-dir={kubeconfig.parent / 'kubectl'}",
         *map(_with_patience, arguments),
     ]
-    try:
-        done = subprocess.run(
-            command,
-            input=input or "",
-            capture_output=True,
-            text=True,
-            timeout=patience(timeout_seconds),
-        )
-    except subprocess.TimeoutExpired:
-        raise LabError(
-            f"`kubectl {shown}` had not ended after {patience(timeout_seconds):.3g} s.{when_busy()}"
-        ) from None
-    if done.returncode != 0:
-        raise KubectlFailed(shown, exit_code=done.returncode, stderr=done.stderr)
-    return done.stdout
+    return output_of(command, timeout_seconds=timeout_seconds, input=input or "")
 
 
 def _with_patience(argument: str) -> str:
@@ -265,21 +193,18 @@ KUBE = GoModule(
     directory=_DIRECTORY,
     package="./cmd/kube",
     title="Kubernetes",
-    announcement=f"building Kubernetes {KUBERNETES_VERSION} from the Go module proxy; five to "
-    f"nine minutes on two cores, only this once",
+    takes="five to nine minutes",
     packages_compiled=2600,
     stamps=tuple(_stamps()),
 )
 
-KUBE_NODE = GoModule(
+KUBE_NODE = replace(
+    KUBE,
     program="kube-node",
-    directory=_DIRECTORY,
     package="./cmd/kube-node",
     title="Kubernetes with a node",
-    announcement=f"building Kubernetes {KUBERNETES_VERSION} with a node's parts; two to ten "
-    f"minutes on two cores, only this once",
+    takes="two to ten minutes",
     packages_compiled=2900,
-    stamps=tuple(_stamps()),
 )
 
 # The container that holds a Pod's namespaces open.
@@ -288,6 +213,6 @@ PAUSE = GoModule(
     directory=_DIRECTORY,
     package="./cmd/pause",
     title="The pause container's program",
-    announcement="building the pause container's program",
+    takes="some seconds",
     packages_compiled=60,
 )

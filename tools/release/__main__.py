@@ -8,14 +8,11 @@
 What it leaves is in out/release/VERSION/. Exit code 0, or 1 with the reasons on stderr.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +26,7 @@ from image import CONSOLE, FORWARDER, OPERATOR, ROLLUP, Edition, packages
 from lab.errors import LabError, say
 from lab.image_archive import architecture
 from lab.kubernetes.tools import Helm
+from lab.process import output_of
 from tools.release import files, krew, oci, plan, verify
 from tools.release.oci import Layout
 from tools.release.plan import Pushed, Tree
@@ -48,6 +46,7 @@ TITLES: Mapping[str, str] = {
     FORWARDER.repository: "image of the forwarders",
     ROLLUP.repository: "image of rollup Jobs",
 }
+_STARTED = {one.repository: one.further for one in (OPERATOR, CONSOLE, FORWARDER)}
 # the chart's values that name another image than the operator's
 _SECTIONS = {"rollup": ROLLUP, "console": CONSOLE, "delayQueues": FORWARDER}
 _BUILT = "built"  # between build and publish: what is pushed, as OCI layouts
@@ -172,14 +171,10 @@ class Release:
             yield line
             yield verifier.check_signatures(one, layout)
             yield verifier.ask_cosign(one, layout)
-            started = self.work / "started"
-            if one.repository == f"{self.registry}/{OPERATOR.repository}":
-                yield from verify.start(layout, work=started / "operator")
-            if one.repository == f"{self.registry}/{CONSOLE.repository}":
-                yield from verify.start(layout, work=started / "console", further=("nicegui",))
-            if one.repository == f"{self.registry}/{FORWARDER.repository}":
-                further = (verify.FORWARDER_PACKAGE,)
-                yield from verify.start(layout, work=started / "forwarder", further=further)
+            name = one.repository.removeprefix(f"{self.registry}/")
+            if name in _STARTED:
+                place = self.work / "started" / name
+                yield from verify.start(layout, work=place, further=_STARTED[name])
         yield verify.check_files(self.out, public_pem=self.key.public_pem)
         chart = self.pushed[-1]
         yield verify.check_chart(
@@ -426,19 +421,9 @@ def _texts(tracked: Sequence[str]) -> dict[str, str]:
 
 
 def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=_GIT_TIMEOUT_SECONDS,
-        )
-    except FileNotFoundError:
-        raise LabError("git is not on this machine: `apt-get install git`.") from None
-    if done.returncode != 0:
-        raise LabError(f"`git {' '.join(arguments)}` failed: {done.stderr.strip()}")
-    return done.stdout
+    return output_of(
+        ["git", *arguments], timeout_seconds=_GIT_TIMEOUT_SECONDS, working_directory=ROOT
+    )
 
 
 def _print_refusals(head: str, refused: Sequence[str]) -> None:

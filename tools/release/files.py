@@ -4,8 +4,6 @@ Each is made from the tree and from the digests of images; none is fetched from 
 on the same tree, with the same Debian, write the same bytes, except for signatures.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -98,16 +96,22 @@ def chart_description() -> dict[str, Any]:
 
 
 def _without_times(packed: Path) -> bytes:
+    with tarfile.open(packed) as old:
+        return archive_of(
+            (member, content.read() if (content := old.extractfile(member)) else b"")
+            for member in old.getmembers()
+        )
+
+
+def archive_of(content: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+    """A tar.gz by name, without times and owners, so that the same content has the same digest."""
     plain = io.BytesIO()
-    with tarfile.open(packed) as old, tarfile.open(fileobj=plain, mode="w") as new:
-        for member in sorted(old.getmembers(), key=lambda member: member.name):
+    with tarfile.open(fileobj=plain, mode="w") as new:
+        for member, data in sorted(content, key=lambda one: one[0].name):
             bare = tarfile.TarInfo(member.name)
-            bare.size, bare.mode, bare.type = member.size, member.mode, member.type
-            new.addfile(bare, old.extractfile(member))
+            bare.size, bare.mode, bare.type = len(data), member.mode, member.type
+            new.addfile(bare, io.BytesIO(data))
     return gzip.compress(plain.getvalue(), mtime=_UNDATED)
-
-
-# What `kubectl apply` takes without Helm.
 
 
 _HEAD = """\
@@ -143,9 +147,6 @@ def in_order(rendered: str, *, version: str) -> str:
     return _HEAD.format(version=version) + kustomize_base.without_helms(joined)
 
 
-# The images of a release: the same layers as `make image` has, for every processor.
-
-
 PlatformLayers = tuple[Sequence[Layer], PlatformImage]
 
 
@@ -173,9 +174,6 @@ def write_bills(out: Path, edition: Edition, images: Iterable[PlatformLayers]) -
         write_bill(BuiltImage(bill, name, image_id, layers, edition), bill)
         bills.append(bill)
     return bills
-
-
-# Checksums, as `sha256sum --check` reads them.
 
 
 def checksums(files: Iterable[Path]) -> str:

@@ -4,22 +4,19 @@ The archive has our wheel, the versions of the packages that it was tested with,
 runs it with uv. So one archive serves Linux and macOS on every processor.
 """
 
-from __future__ import annotations
-
-import gzip
-import io
 import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import yaml
 
 from image import packages
-from image.build_tools import run
 from lab.errors import LabError
 from lab.image_archive import sha256
+from lab.process import output_of
 from tools.release import files
 
 MANIFEST = "krew.yaml"
@@ -58,10 +55,16 @@ def write(out: Path, wheel: Path, *, version: str) -> Path:
         _VERSIONS: versions(packages.locked_requirements()).encode(),
         "LICENSE": (packages.ROOT / "LICENSE").read_bytes(),
     }
-    archive.write_bytes(_packed(content))
+    archive.write_bytes(files.archive_of((_member(name), data) for name, data in content.items()))
     described = manifest(files.chart_description(), archive, version=version)
     (out / MANIFEST).write_text(yaml.safe_dump(described, sort_keys=False, width=100))
     return archive
+
+
+def _member(name: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.mode = 0o755 if name == PROGRAM else 0o644
+    return member
 
 
 def versions(requirements: str) -> str:
@@ -72,31 +75,17 @@ def versions(requirements: str) -> str:
 
 def manifest(chart: Mapping[str, Any], archive: Path, *, version: str) -> dict[str, Any]:
     """What krew reads. The archive is looked for on the page of the release."""
-    home = chart["home"]
-    systems = {"key": "os", "operator": "In", "values": ["linux", "darwin"]}
-    return {
-        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
-        "kind": "Plugin",
-        "metadata": {"name": "tidegate"},
-        "spec": {
-            "version": f"v{version}",
-            "homepage": home,
-            "shortDescription": "Inspect and manage Kafka bandwidth with Tidegate",
-            "description": "Shows which Kafka brokers are over their network limits and which "
-            "clients are throttled, plans changes of policies and tiers, and finds what is wrong.",
-            "caveats": "Needs uv (https://docs.astral.sh/uv/), which gets Python packages from "
-            "PyPI the first time.",
-            "platforms": [
-                {
-                    "selector": {"matchExpressions": [systems]},
-                    "uri": f"{home}/releases/download/v{version}/{archive.name}",
-                    "sha256": sha256(archive),
-                    "bin": PROGRAM,
-                    "files": [{"from": "*", "to": "."}],
-                }
-            ],
-        },
-    }
+    template = Template(Path(__file__).with_suffix(".yaml").read_text())
+    found: dict[str, Any] = yaml.safe_load(
+        template.substitute(
+            version=version,
+            home=chart["home"],
+            archive=archive.name,
+            sha256=sha256(archive),
+            program=PROGRAM,
+        )
+    )
+    return found
 
 
 def try_out(archive: Path, *, version: str, work: Path) -> str:
@@ -108,7 +97,7 @@ def try_out(archive: Path, *, version: str, work: Path) -> str:
         packed.extractall(work / "store", filter="data")
     link = work / PROGRAM
     link.symlink_to(Path("store") / PROGRAM)
-    said = run(
+    said = output_of(
         [link, "version"],
         timeout_seconds=_RUN_TIMEOUT_SECONDS,
         environment=packages.with_uv(),
@@ -116,14 +105,3 @@ def try_out(archive: Path, *, version: str, work: Path) -> str:
     if version not in said:
         raise LabError(f"The program of {archive.name} says {said.strip()}, and not {version}.")
     return f"plugin of kubectl: {PROGRAM} says {version}"
-
-
-def _packed(content: Mapping[str, bytes]) -> bytes:
-    """Without times and owners, so that the same content has the same digest."""
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w") as tar:
-        for name, data in sorted(content.items()):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), 0o755 if name == PROGRAM else 0o644
-            tar.addfile(member, io.BytesIO(data))
-    return gzip.compress(plain.getvalue(), mtime=0)

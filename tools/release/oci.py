@@ -4,8 +4,6 @@ The same content has the same digest: JSON has one spelling, and gzip no time. N
 to a registry, runs a program, or knows a key.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -135,9 +133,6 @@ def _compressed(squeeze: Any, content: Any) -> Iterator[bytes]:
     while block := content.read(_READ_BYTES):
         yield squeeze.compress(block)
     yield squeeze.flush()
-
-
-# What a release puts into a registry.
 
 
 def add_image(

@@ -5,8 +5,6 @@ through a mirror that stands for the registry's host: a way from the lab's bridg
 loopback. The Kafka beside it is one broker without ZooKeeper.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -14,13 +12,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
-from image.build_tools import run
 from lab.errors import LabError
 from lab.kafka import QuotaChange
 from lab.kraft import KraftLab
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.tools import Helm
+from lab.process import output_of
 from lab.proxy import Proxy
 from tidegate_logic.words import rate_words
 from tools import kustomize_base
@@ -31,26 +30,7 @@ _USER, _TOPIC = "checkout", "orders"
 _PARTITIONS, _FETCH_PER_PARTITION = 3, 10_000_000  # bytes/s; the one broker leads all partitions
 _READY_SECONDS = 120
 _INSTALL_TIMEOUT_SECONDS = 300.0  # pip fetches some fifty packages
-_OBJECTS = """\
-apiVersion: tidegate.io/v1alpha1
-kind: BrokerBandwidthPolicy
-metadata: {{name: orders}}
-spec:
-  mode: Enforce
-  kafka: {{bootstrapServers: "{bootstrap_servers}"}}
----
-apiVersion: tidegate.io/v1alpha1
-kind: BusinessTier
-metadata: {{name: {user}}}
-spec:
-  policyRef: {{name: orders}}
-  level: L0
-  members:
-    - name: {user}
-      user: {user}
-      topics: [{topic}]
-      contract: {{perPartition: {{fetch: "{fetch}"}}}}
-"""
+_OBJECTS = Template(Path(__file__).with_suffix(".yaml").read_text())
 
 
 @dataclass(frozen=True)
@@ -169,7 +149,7 @@ class _Trial:
 
     def _declared(self, namespace: str) -> None:
         """A policy and a tier, and their quota in the broker."""
-        objects = _OBJECTS.format(
+        objects = _OBJECTS.substitute(
             bootstrap_servers=self.kafka.bootstrap_servers,
             user=_USER,
             topic=_TOPIC,
@@ -201,8 +181,8 @@ class _Trial:
         """The wheel with the packages that pip chooses, as a plugin of kubectl too."""
         (wheel,) = self.released.files.glob("*.whl")
         place = self.work / "command-line"
-        run([sys.executable, "-m", "venv", place], timeout_seconds=_INSTALL_TIMEOUT_SECONDS)
-        run(
+        output_of([sys.executable, "-m", "venv", place], timeout_seconds=_INSTALL_TIMEOUT_SECONDS)
+        output_of(
             [place / "bin" / "pip", "install", "--quiet", wheel],
             timeout_seconds=_INSTALL_TIMEOUT_SECONDS,
         )
@@ -210,7 +190,7 @@ class _Trial:
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             "KUBECONFIG": str(self.kind.kubeconfig),
         }
-        explained = run(
+        explained = output_of(
             [
                 place / "bin" / "kubectl-tidegate",
                 "explain",

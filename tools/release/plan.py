@@ -5,8 +5,6 @@ the commit that is released, `refusals` says why a tree cannot be released, and 
 people read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

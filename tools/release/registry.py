@@ -4,27 +4,22 @@ All but OpenSSL are Debian's, unpacked and not installed. Logins are those that 
 Helm share (`~/.docker/config.json`), or such a file's content in REGISTRY_LOGIN.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from image.build_tools import run
 from lab import process
 from lab.cache import RunDirectory
 from lab.errors import LabError
-from lab.network import free_port
+from lab.network import answers, free_port
 from lab.packages import GoModule, unpacked
+from lab.process import output_of
 from tools.release.oci import Layout
 
 REGISTRY = ("docker-registry",)
@@ -64,22 +59,12 @@ def local_registry(htpasswd: str = "") -> Iterator[str]:
             environment={"OTEL_TRACES_EXPORTER": "none"},
         ) as started:
             process.wait_until(
-                lambda: _answers(address),
+                lambda: answers(f"http://{address}/v2/"),
                 f"the registry on {address}",
                 timeout_seconds=_START_TIMEOUT_SECONDS,
                 processes=[started],
             )
             yield address
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{address}/v2/", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except urllib.error.HTTPError as refused:
-        return refused.code == HTTPStatus.UNAUTHORIZED
-    except urllib.error.URLError:
-        return False
 
 
 @dataclass(frozen=True)
@@ -163,7 +148,7 @@ class Skopeo:
             "CONTAINERS_REGISTRIES_CONF": str(settings),
             "REGISTRY_AUTH_FILE": str(self.logins or nowhere),
         }
-        return run(
+        return output_of(
             [
                 content / "usr/bin/skopeo",
                 "--insecure-policy",  # signatures are checked apart, with the key of the release
@@ -219,13 +204,13 @@ class SigningKey:
             )
 
     @classmethod
-    def made(cls) -> SigningKey:
+    def made(cls) -> Self:
         """A new key, kept nowhere: for a dry run."""
         options = ["genpkey", "-algorithm", "EC", "-pkeyopt", f"ec_paramgen_curve:{_CURVE}"]
         return cls(_openssl(options, b"").decode())
 
     @classmethod
-    def read(cls, path: str, password_path: str = "") -> SigningKey:
+    def read(cls, path: str, password_path: str = "") -> Self:
         """The key in a file or a pipe, with the password in another where it has one.
 
         Both are read to their end, once. Raises `LabError` when there is no key or it is none.
@@ -267,8 +252,7 @@ COSIGN = GoModule(
     directory=Path(__file__).parent / "cosign_check",
     package="./",
     title="the check of signatures by cosign's library",
-    announcement=f"building a part of cosign {COSIGN_VERSION} from the Go module proxy; two to "
-    f"three minutes on two cores, only this once",
+    takes="two to three minutes",
     packages_compiled=680,
 )
 
@@ -281,7 +265,7 @@ def checked_by_cosign(references: Sequence[str], public_pem: str, *, folder: Pat
     """
     key = folder / "key.pem"
     key.write_text(public_pem)
-    return run(
+    return output_of(
         [COSIGN.binary(), key, *references],
         timeout_seconds=_ASK_TIMEOUT_SECONDS,
         environment={**os.environ, "DOCKER_CONFIG": str(folder)},

@@ -3,8 +3,6 @@
 Each check raises `LabError` with what is wrong, and returns a line for people about what was found.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import os
@@ -20,12 +18,15 @@ from pathlib import Path
 
 import yaml
 
-from image.build_tools import from_tree, run
+from image import packages
+from image.build_tools import from_tree
+from image.layers import may_lack
 from image.packages import SITE
 from lab.errors import LabError
 from lab.image_archive import sha256
 from lab.kubernetes.tools import Helm
 from lab.packages import unpacked
+from lab.process import output_of
 from tools.release import files, krew, oci
 from tools.release.oci import Layout
 from tools.release.plan import Pushed
@@ -38,51 +39,10 @@ from tools.release.registry import (
 )
 
 EMULATOR = ("qemu-user-static",)
-# what the image of rollup Jobs adds: in the operator's, modules that need one of these stay unused
-ROLLUP_PACKAGES = {
-    "google_crc32c",
-    "jinja2",
-    "markupsafe",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "pyspark",
-}
-FORWARDER_PACKAGE = "confluent_kafka"  # likewise of the image of forwarders
 _START_TIMEOUT_SECONDS = 300.0
 _PACKAGES = ["tidegate", "tidegate_logic"]
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-# every module of ours that the image can run is imported, and with it all that it needs
-_IMPORT_ALL = """
-import importlib, pkgutil, platform, ssl, sys
-import tidegate, tidegate_logic
-count = 0
-ours = [
-    module
-    for package in (tidegate, tidegate_logic)
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-]
-for module in ours:
-    if module.name == "tidegate.__main__":  # it runs the command
-        continue
-    try:
-        importlib.import_module(module.name)
-    except ModuleNotFoundError as missing:
-        if missing.name.partition(".")[0] not in sys.argv[2].split(","):
-            raise
-    else:
-        count += 1
-for package in sys.argv[3:]:
-    importlib.import_module(package)
-outside = [path for path in sys.path if path and not path.startswith(sys.argv[1])]
-if outside:
-    sys.exit(f"modules could come from outside of the image: {outside}")
-further = "".join(f" and {package}" for package in sys.argv[3:])
-print(
-    f"tidegate {tidegate.__version__} on {platform.machine()}, "
-    f"{count} modules of it{further} imported"
-)
-"""
+_IMPORT_ALL = (packages.ROOT / "image" / "import_all.py").read_text()
 # as the script that an installer makes of the wheel's entry point
 _RUN_COMMAND = """
 import sys
@@ -251,20 +211,15 @@ def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
             f"name."
         )
     # -P and not -I: PYTHONPATH is how the wheel comes before the tree
-    said = run(
+    said = output_of(
         [sys.executable, "-P", "-c", _RUN_COMMAND, work],
         timeout_seconds=_START_TIMEOUT_SECONDS,
-        directory=work,
+        working_directory=work,
         environment={**os.environ, "PYTHONPATH": str(work)},
     )
     if version not in said:
         raise LabError(f"The command of {wheel.name} says {said.strip()}, and not {version}.")
     return f"wheel: the command says {version}; it has {' and '.join(_PACKAGES)} and nothing else"
-
-
-def may_lack(further: Sequence[str]) -> set[str]:
-    """The packages without which an image is whole that has these `further` ones."""
-    return (ROLLUP_PACKAGES | {FORWARDER_PACKAGE}) - set(further)
 
 
 def start(layout: Layout, *, work: Path, further: Sequence[str] = ()) -> Iterator[str]:
@@ -286,10 +241,10 @@ def start(layout: Layout, *, work: Path, further: Sequence[str] = ()) -> Iterato
         else:
             emulator = unpacked(EMULATOR) / f"usr/bin/qemu-{machine}-static"
             command, how = [str(emulator), "-L", str(root), str(program)], "started in an emulator"
-        said = run(
+        said = output_of(
             [*command, "-s", "-P", "-c", _IMPORT_ALL, root, absent, *further],
             timeout_seconds=_START_TIMEOUT_SECONDS,
-            directory=root,
+            working_directory=root,
             environment={"PYTHONHOME": str(root / "usr"), "PYTHONPATH": str(root / SITE)},
         )
         shutil.rmtree(root)

@@ -1,0 +1,1 @@
+"""From contracts to a quota for each broker: leaders, overrides, scaling, and advice."""

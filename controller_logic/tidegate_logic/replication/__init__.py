@@ -1,0 +1,1 @@
+"""How fast partitions may move and replicas may catch up, and Kafka's throttles for it."""

@@ -130,10 +130,9 @@ def scene_of(
 def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
     given: dict[tuple[int, Level], float] = {}
     for bucket in buckets:
-        for broker in bucket.flows.keys() | bucket.unmeasured:
-            given[broker, bucket.level] = given.get((broker, bucket.level), 0.0) + bucket.gives(
-                broker
-            )
+        level = bucket.level
+        for broker, gives in bucket.giving.items():
+            given[broker, level] = given.get((broker, level), 0.0) + gives
     return given
 
 
@@ -144,29 +143,26 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
 # later. It sizes what is needed; whether a broker is over its limit it does not touch.
 
 
-def hidden_load(scene: DirectionSnapshot, nic: NicStatus) -> float:
-    """Bytes/s that the NIC's mean lacks, because clients were muted for a part of it.
+def hidden_loads(scene: DirectionSnapshot, nics: Iterable[NicStatus]) -> dict[int, float]:
+    """Bytes/s that the mean of these NICs lacks, by broker: clients were muted for a part of it.
 
-    0 where a scrape is as long as a client's whole rhythm, or nothing was lowered in it.
+    Absent = nothing, as where a scrape is as long as a client's whole rhythm.
     """
-    if (
-        nic.at_seconds is None
-        or nic.span_seconds is None
-        or scene.scrape_seconds >= scene.settings.sawtooth_period_seconds
-    ):
-        return 0.0
-    bound = [
-        bucket
-        for bucket in scene.throttled
-        if bucket.binds_on(nic.broker) and nic.broker in bucket.flows
-    ]
-    return (
-        sum(
-            bucket.cap * _muted_seconds(bucket, scene, nic.at_seconds, nic.span_seconds)
-            for bucket in bound
-        )
-        / nic.span_seconds
-    )
+    if scene.scrape_seconds >= scene.settings.sawtooth_period_seconds:
+        return {}
+    spans = {
+        nic.broker: (nic.at_seconds, nic.span_seconds)
+        for nic in nics
+        if nic.at_seconds is not None and nic.span_seconds is not None
+    }
+    hidden: dict[int, float] = {}
+    for bucket in scene.throttled if spans else ():
+        for broker in bucket.binding:
+            if broker in bucket.flows and broker in spans:
+                until_seconds, span_seconds = spans[broker]
+                muted = bucket.cap * _muted_seconds(bucket, scene, until_seconds, span_seconds)
+                hidden[broker] = hidden.get(broker, 0.0) + muted
+    return {broker: muted / spans[broker][1] for broker, muted in hidden.items()}
 
 
 def _muted_seconds(
@@ -182,21 +178,24 @@ def _muted_seconds(
     return max(0.0, end_seconds - max(until_seconds - span_seconds, change.at_seconds))
 
 
-def _shows_last_lowering(scene: DirectionSnapshot, broker: int) -> bool:
-    """Whether the NIC's reading began when the last of those who send there had been lowered.
+def _last_lowerings(scene: DirectionSnapshot) -> dict[int, float]:
+    """When the last of those who send on each broker was lowered, in seconds.
 
     A client that leads there and has no series, although the broker has others', sends nothing.
     """
-    nic = scene.nics[broker]
-    began_seconds = (nic.at_seconds or 0.0) - (nic.span_seconds or 0.0)
-    return not any(
-        began_seconds < change.at_seconds <= scene.now_seconds
-        and change.previous is not None
-        and change.previous > bucket.cap
-        for bucket in scene.throttled
-        if (broker in bucket.flows or broker in bucket.unmeasured)
-        and (change := bucket.rate.last_change) is not None
-    )
+    lowered: dict[int, float] = {}
+    for bucket in scene.throttled:
+        change = bucket.rate.last_change
+        if (
+            change is None
+            or change.previous is None
+            or change.previous <= bucket.cap
+            or change.at_seconds > scene.now_seconds
+        ):
+            continue
+        for broker in bucket.flows.keys() | bucket.unmeasured:
+            lowered[broker] = max(change.at_seconds, lowered.get(broker, change.at_seconds))
+    return lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +242,17 @@ class Needs:
         An older reading does not know of it and must not cut twice. Nor may a mean over a time in
         which clients still sent what was taken from them since, unless it is far above the limit.
         """
-        if since_seconds is None:
+        if since_seconds is None or not self.all:
             return self
+        lowered = _last_lowerings(scene)
         fresh = {
             broker
             for broker in self.all
-            if (scene.nics[broker].at_seconds or 0.0) > since_seconds
-            and (scene.nics[broker].above(SEVERE) > 0 or _shows_last_lowering(scene, broker))
+            if ((nic := scene.nics[broker]).at_seconds or 0.0) > since_seconds
+            and (
+                nic.above(SEVERE) > 0
+                or (nic.at_seconds or 0.0) - (nic.span_seconds or 0.0) >= lowered.get(broker, -inf)
+            )
         }
         over = {broker: need for broker, need in self.over.items() if broker in fresh}
         return replace(
@@ -266,13 +269,12 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
     helpless: dict[int, NotReducible] = {}
     spent: dict[int, NotReducible] = {}
     binding = {broker for bucket in scene.throttled for broker in bucket.binding}
-    for broker, nic in scene.nics.items():
-        if nic.pressure is not Pressure.OVER:
-            continue
-        amount, can_give = (
-            nic.above(scene.settings.cut_to_percent / 100) + hidden_load(scene, nic),
-            scene.can_give(broker),
-        )
+    full = [nic for nic in scene.nics.values() if nic.pressure is Pressure.OVER]
+    hidden = hidden_loads(scene, full)
+    for nic in full:
+        broker = nic.broker
+        amount = nic.above(scene.settings.cut_to_percent / 100) + hidden.get(broker, 0.0)
+        can_give = scene.can_give(broker)
         replication = min(max(0.0, amount), scene.replication.get(broker, _NONE).gives)
         amount -= replication
         if replication and not amount:

@@ -6,11 +6,11 @@ not measured is never taken for zero: its exposure is its cap, and its cap is ta
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 
 from tidegate_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level, RateKey
 from tidegate_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
-from tidegate_logic.readings import Flows, is_limited
+from tidegate_logic.readings import Flows, any_limited, is_limited
 from tidegate_logic.throttle.input import (
     FREE,
     GROWTH,
@@ -125,24 +125,18 @@ def floor_of(rate: ManagedRate, floors: ClientFloors) -> Floor:
     """Never above the contract. Raises ValueError for a rate that is never throttled."""
     if rate.floor is None:
         raise ValueError(f"{rate.entity} is never throttled, so it has no floor")
-    needed, because = _needed(rate, floors)
     tier = max(rate.floor, MIN_BYTE_RATE)
-    if needed > tier and rate.contract > tier:
-        return Floor(min(rate.contract, needed), because)
-    return Floor(min(rate.contract, tier))
-
-
-def _needed(rate: ManagedRate, floors: ClientFloors) -> tuple[int, str]:
-    if rate.direction is Direction.EGRESS:
-        return floors.consumer, f"a consumer needs {rate_words(floors.consumer)}"
-    needed = rate.producers * floors.per_producer
-    return (
-        needed,
-        (
-            f"{rate.producers} producers need {rate_words(floors.per_producer)} each, or their "
-            f"buffers expire"
-        ),
+    is_consumer = rate.direction is Direction.EGRESS
+    needed = floors.consumer if is_consumer else rate.producers * floors.per_producer
+    if needed <= tier or rate.contract <= tier:
+        return Floor(min(rate.contract, tier))
+    because = (
+        f"a consumer needs {rate_words(floors.consumer)}"
+        if is_consumer
+        else f"{rate.producers} producers need {rate_words(floors.per_producer)} each, or their "
+        "buffers expire"
     )
+    return Floor(min(rate.contract, needed), because)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +163,8 @@ class Bucket:
     cap: int = field(init=False, repr=False, compare=False)
     is_throttled: bool = field(init=False, repr=False, compare=False)
     wanted: int = field(init=False, repr=False, compare=False)
+    binding: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    giving: Mapping[int, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         rate, held = self.rate, self.held
@@ -182,6 +178,30 @@ class Bucket:
             contract if held is None else min(contract, max(self.floor.value, held.of(contract)))
         )
         object.__setattr__(self, "wanted", wanted)
+        object.__setattr__(self, "binding", self._binding())
+        object.__setattr__(self, "giving", self._giving())
+
+    def _binding(self) -> tuple[int, ...]:
+        """The brokers where our cap keeps it from sending more, or may do so."""
+        if not self.is_throttled and not self.is_to_rise:
+            return ()
+        limited = {broker for broker, flow in self.flows.items() if is_limited(flow, self.cap)}
+        return tuple(sorted(limited | self.unmeasured if self.flows else self.rate.leads))
+
+    def _giving(self) -> dict[int, float]:
+        """The most that a cut to the floor takes off each broker, in bytes/s, where it is any.
+
+        Where nothing is measured, by its cap.
+        """
+        floor, most = self.floor.value, float(self.cap) if self.is_throttled else inf
+        giving = {
+            broker: gives
+            for broker, flow in self.flows.items()
+            if (gives := min(flow.bytes_per_second, most) - floor) > 0
+        }
+        if self.unmeasured and (gives := float(min(self.cap, self.contract) - floor)) > 0:
+            giving |= dict.fromkeys(self.unmeasured, gives)
+        return giving
 
     def sends(self, broker: int) -> float:
         """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`.
@@ -199,23 +219,8 @@ class Bucket:
         )
 
     def gives(self, broker: int) -> float:
-        """The most that a cut to the floor takes off this broker, in bytes/s.
-
-        Where nothing is measured, by its cap.
-        """
-        if broker in self.unmeasured:
-            return float(max(0, min(self.cap, self.contract) - self.floor.value))
-        return max(0.0, self.sends(broker) - self.floor.value)
-
-    def binds_on(self, broker: int) -> bool:
-        """Whether our cap keeps it from sending more there, or may do so."""
-        if not self.is_throttled and not self.is_to_rise:
-            return False
-        if broker in self.unmeasured:
-            return True
-        if not self.flows:
-            return broker in self.rate.leads
-        return broker in self.flows and is_limited(self.flows[broker], self.cap)
+        """The most that a cut to the floor takes off this broker, in bytes/s."""
+        return self.giving.get(broker, 0.0)
 
     @property
     def is_free(self) -> bool:
@@ -227,14 +232,6 @@ class Bucket:
         """Whether a raise was decided on load that is not in force yet."""
         held = self.held
         return held is not None and not held.applied and self.wanted > self.cap
-
-    @property
-    def binding(self) -> tuple[int, ...]:
-        return tuple(
-            sorted(
-                broker for broker in self.rate.leads | self.flows.keys() if self.binds_on(broker)
-            )
-        )
 
     @property
     def exposure(self) -> int:
@@ -252,7 +249,7 @@ class Bucket:
         if self.rate.in_force is None:
             return likely if measured else max(likely, self.contract)
         highest = max([cap for _, cap in self.seen.caps] + [self.cap])
-        if not measured or any(is_limited(flow, self.cap) for flow in self.flows.values()):
+        if not measured or any_limited(self.flows, self.cap):
             return highest
         return min(highest, likely)
 
@@ -297,7 +294,7 @@ class Bucket:
         if change is None or in_force is None or not self.was_changed_within(seconds, now_seconds):
             return False
         if change.previous is None:  # its first quota lowered it only if it presses
-            return any(is_limited(flow, self.cap) for flow in self.flows.values())
+            return any_limited(self.flows, self.cap)
         return change.previous > in_force
 
     def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
@@ -317,10 +314,19 @@ def buckets_of(
 ) -> tuple[Bucket, ...]:
     """The bucket of every rate that may be throttled, in a fixed order; the first entry counts."""
     found: dict[RateKey, Bucket] = {}
+    measured = {
+        way: {broker for broker, of_way in flows.totals if of_way is way} for way in Direction
+    }
     for rate in given.rates:
         if rate.throttleable and rate.key not in found:
-            found[rate.key] = _bucket(
-                rate, given, flows, held.get(rate.key), seen.get(rate.key, RateHistory())
+            found[rate.key] = Bucket(
+                rate,
+                floor_of(rate, given.settings.floors),
+                flows.of(rate.key),
+                held.get(rate.key),
+                seen.get(rate.key, RateHistory()),
+                frozenset(rate.leads - measured[rate.direction]),
+                given.settings.window.seconds,
             )
     return tuple(
         sorted(
@@ -339,19 +345,3 @@ def sawteeth_of(buckets: Iterable[Bucket], direction: Direction) -> dict[int, fl
         for broker in bucket.binding:
             found[broker] = found.get(broker, 0.0) + highest
     return found
-
-
-def _bucket(
-    rate: ManagedRate,
-    given: ThrottleInput,
-    flows: Flows,
-    held: ActiveThrottle | None,
-    seen: RateHistory,
-) -> Bucket:
-    unmeasured = frozenset(
-        broker for broker in rate.leads if not flows.is_measured(broker, rate.direction)
-    )
-    floor = floor_of(rate, given.settings.floors)
-    return Bucket(
-        rate, floor, flows.of(rate.key), held, seen, unmeasured, given.settings.window.seconds
-    )

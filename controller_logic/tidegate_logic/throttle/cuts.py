@@ -130,8 +130,9 @@ class _Planner:
         goal = max(bucket.floor.value, ceil(target))
         self._targets[bucket.key] = goal
         self._moving = self._moving or goal < WORTH_CUTTING * min(bucket.cap, bucket.contract)
-        for broker in asked:
-            self._left[broker] -= max(0.0, bucket.sends(broker) - target)
+        sending = {broker: bucket.sends(broker) for broker in bucket.flows if broker in asked}
+        for broker, sends in sending.items():
+            self._left[broker] -= max(0.0, sends - target)
         step = self._step(bucket, goal, asked)
         if step is not None:
             self._steps.append(step)
@@ -139,10 +140,9 @@ class _Planner:
             # its second write comes before the next round does: there is nothing to wait for
             return
         value = bucket.cap if step is None else step.value
-        for broker in asked:
-            self._coming[broker] = self._coming.get(broker, 0.0) + max(
-                0.0, min(bucket.sends(broker), value) - goal
-            )
+        for broker, sends in sending.items():
+            coming = max(0.0, min(sends, value) - goal)
+            self._coming[broker] = self._coming.get(broker, 0.0) + coming
 
     def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
         """The step now, also where it does not bite yet: the next one then starts lower.
@@ -199,7 +199,7 @@ def cut_step(
         else LimitedBy.TARGET
     )
     mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
-    brokers = tuple(sorted(broker for broker in needy if bucket.gives(broker) > 0))
+    brokers = tuple(sorted(needy & bucket.giving.keys()))
     return ThrottleStep(
         bucket,
         StepKind.CUT,
@@ -267,7 +267,8 @@ def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[Throttle
 # speed. All amounts are bytes per second.
 
 
-_HALVINGS = 50  # of the interval that holds the share: finer than a byte
+# so that rounding asks for no byte too few; on a share of 1 TB/s it is a hundredth of a byte
+_JUST_BELOW = 1 - 2.0**-46
 
 
 def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateKey, float]:
@@ -276,8 +277,13 @@ def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateK
     `needs` has brokers that report what their clients send; see `blind_targets` for the others.
     """
     targets: dict[RateKey, float] = {}
+    giving: dict[int, list[Bucket]] = {broker: [] for broker in needs}
+    for bucket in tier:
+        for broker in bucket.giving:
+            if broker in giving:
+                giving[broker].append(bucket)
     for broker, need in needs.items():
-        givers = largest_givers(tier, broker, need)
+        givers = largest_givers(giving[broker], broker, need)
         share = common_share(givers, broker, need)
         for bucket in givers:
             value = max(bucket.floor.value, share * bucket.contract)
@@ -312,19 +318,26 @@ def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
 
     0 where even their floors are too much.
     """
-    sending = [(bucket.sends(broker), bucket.floor.value, bucket.contract) for bucket in givers]
-    goal = sum(sends for sends, _, _ in sending) - need
-    low, high = 0.0, max((sends / contract for sends, _, contract in sending), default=0.0)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if (
-            sum([min(sends, max(floor, middle * contract)) for sends, floor, contract in sending])
-            > goal
-        ):
-            high = middle
-        else:
-            low = middle
-    return low
+    floors = sum(bucket.floor.value for bucket in givers)
+    left = sum(bucket.sends(broker) for bucket in givers) - need - floors
+    if left <= 0:
+        return 0.0
+    # from `floor / contract` on the share raises what it sends, until that is all it wants
+    turns = sorted(
+        turn
+        for bucket in givers
+        for turn in (
+            (bucket.floor.value / bucket.contract, bucket.contract),
+            (bucket.sends(broker) / bucket.contract, -bucket.contract),
+        )
+    )
+    slope, at = 0, 0.0
+    for share, more in turns:
+        if slope and left <= slope * (share - at):
+            break
+        left -= slope * (share - at)
+        slope, at = slope + more, share
+    return (at + left / slope if slope else at) * _JUST_BELOW
 
 
 def blind_targets(tier: Sequence[Bucket], brokers: frozenset[int]) -> dict[RateKey, float]:

@@ -4,7 +4,7 @@ Everything that a person sees of a throttle comes from here. Rates are bytes per
 seconds since the epoch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -174,13 +174,17 @@ class ThrottleDecision:
     rounds: tuple[Round, ...] = ()
 
     @property
-    def judged_by_newest(self) -> Mapping[Direction, Mapping[int, NicStatus]]:
-        """The NICs of the directions that were judged by their newest readings."""
+    def judged(self) -> Mapping[Direction, Mapping[int, NicStatus]]:
+        """The NICs of each direction."""
         return {
             one.direction: {view.nic.broker: view.nic for view in one.brokers}
             for one in self.rounds
-            if one.by_newest
         }
+
+    @property
+    def throttled(self) -> Set[Direction]:
+        """The directions in which something is throttled, so that means count."""
+        return {one.direction for one in self.rounds if not one.by_newest}
 
     def round_of(self, direction: Direction) -> Round:
         """The round of one direction. Raises StopIteration where it was not decided.

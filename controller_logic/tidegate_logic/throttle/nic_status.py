@@ -4,8 +4,8 @@ A NIC whose newest reading cannot be used is unknown, never cool: nothing is rai
 justifies no cut. Who makes a broker hot and what to do about it is not decided here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
 from math import isfinite
@@ -327,7 +327,8 @@ def _seconds(spans: Iterable[NicSpan]) -> float:
 #
 # A broker counts as over its limit from the moment that is established until no sample of two whole
 # rhythms of a throttled client, three scrapes at least, is above it: so a load that swings around
-# the limit is one episode, however often it is scraped.
+# the limit is one episode, however often it is scraped. While anything is throttled in a direction,
+# samples go up and down with the throttled clients, so means over a whole rhythm count instead.
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,13 +349,14 @@ def watch(
     observation: Observation,
     flows: Flows,
     before: Mapping[int, Pressure],
+    throttled: Set[Direction] = frozenset(),
     judged: JudgedNics = _NONE_JUDGED,
 ) -> Watched | None:
     """Every live broker by id; None where load or brokers are not known at all.
 
-    `before` is its state in the last pass. `flows` are the usable client rates of the readings;
-    `judged` are the NICs of directions that the throttle judged in this pass by their newest
-    readings.
+    `before` is its state in the last pass. `flows` are the usable client rates of the readings.
+    `throttled` are the directions in which something is throttled; `judged` are the NICs as the
+    throttle judged them in this pass.
     """
     topology, readings = observation.topology, observation.readings
     if topology is None or readings is None:
@@ -365,32 +367,54 @@ def watch(
     )
     given = ThrottleInput(observation.now_seconds, readings, limits, topology.brokers, (), settings)
     nics = {
-        way: judged.get(way) or nic_statuses(given, flows, way, throttled=False)
+        way: (way not in throttled and judged.get(way))
+        or nic_statuses(given, flows, way, throttled=False)
         for way in Direction
     }
     calm_after_seconds = max(settings.nic_mean_seconds, OF_SAMPLES * readings.scrape_seconds)
     watched = []
     for broker in sorted(topology.brokers):
-        limited = {way: nic for way in Direction if (nic := nics[way][broker]).limit is not None}
-        was_hot = any(
-            _was_above(nic, readings.nic.get((broker, way), ()), calm_after_seconds)
-            for way, nic in limited.items()
-        )
-        watched.append(
-            WatchedBroker(
-                broker,
-                _pressure(limited, swings=was_hot and before.get(broker) is Pressure.OVER),
-                limited,
-            )
-        )
+        limited, was_hot = dict[Direction, NicStatus](), False
+        for way in Direction:
+            nic, spans = nics[way][broker], readings.nic.get((broker, way), ())
+            if nic.limit is None:
+                continue
+            by_throttle = judged.get(way, {}).get(broker)
+            is_over = by_throttle is not None and by_throttle.pressure is Pressure.OVER
+            # a step load, of which the mean does not show all yet
+            is_still_over = before.get(broker) is Pressure.OVER and nic.is_full
+            if is_over or (way in throttled and nic.known and is_still_over):
+                nic = replace(nic, pressure=Pressure.OVER)
+            elif way in throttled and nic.known:
+                nic = replace(nic, pressure=_pressure_of_mean(nic, spans, settings))
+            period_seconds = settings.sawtooth_period_seconds if way in throttled else 0
+            was_hot |= _was_above(nic, spans, calm_after_seconds, period_seconds)
+            limited[way] = nic
+        swings = was_hot and before.get(broker) is Pressure.OVER
+        watched.append(WatchedBroker(broker, _pressure(limited, swings=swings), limited))
     return tuple(watched)
 
 
-def _was_above(nic: NicStatus, spans: Sequence[NicSpan], seconds: float) -> bool:
-    """Whether any sample was above the limit in so many seconds before the newest one."""
+def _pressure_of_mean(
+    nic: NicStatus, spans: Sequence[NicSpan], settings: ThrottleSettings
+) -> Pressure:
+    """By whole rhythms of throttled clients; by the newest reading until one is covered."""
+    newest = _newest(spans, settings.nic_mean_seconds)
+    if nic.limit is None or _seconds(newest) < settings.sawtooth_period_seconds:
+        return nic.pressure
+    return Pressure.OVER if _mean(newest) > nic.limit else Pressure.WITHIN
+
+
+def _was_above(
+    nic: NicStatus, spans: Sequence[NicSpan], seconds: float, period_seconds: float
+) -> bool:
+    """Whether any mean of so long a period was above the limit in so many seconds until now.
+
+    A period of 0 = whether any sample was.
+    """
     return nic.limit is not None and any(
-        span.bytes_per_second > nic.limit
-        for span in spans
+        _mean(_newest(spans[: place + 1], period_seconds) or [span]) > nic.limit
+        for place, span in enumerate(spans)
         if spans[-1].at_seconds - span.at_seconds < seconds
     )
 

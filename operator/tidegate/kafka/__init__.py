@@ -1,0 +1,1 @@
+"""Quotas, leaders, and the ledger in Kafka, through ZooKeeper or through the brokers."""

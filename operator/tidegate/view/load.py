@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from tidegate_logic.decision import LevelState
 from tidegate_logic.model import Direction, Level, Observation, RateKey, Tier
 from tidegate_logic.readings import flows_of
 from tidegate_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker, watch
@@ -15,6 +16,7 @@ from tidegate_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroke
 RawObject = Mapping[str, Any]
 _LEVELS: Final = {level.value: level for level in Level}
 _PRESSURES: Final = {one.value: one for one in Pressure}
+_BELOW_CONTRACT: Final = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
 _NEVER_SEEN: Final[Mapping[int, Pressure]] = {}
 
 
@@ -118,7 +120,9 @@ class Load:
             for broker, one in self._said.items()
             if one.get("pressure") in _PRESSURES
         }
-        self.watched = watch(observation, self.flows, before or said)
+        throttled = any(one.state in _BELOW_CONTRACT for one in level_words(status).values())
+        ways = frozenset(Direction if throttled else ())
+        self.watched = watch(observation, self.flows, before or said, ways)
 
     def client(self, key: RateKey) -> ClientNow:
         """A client without series sends nothing where brokers report others, else is unknown."""

@@ -17,9 +17,9 @@ import yaml
 
 from image import CONSOLE as CONSOLE_IMAGE
 from image import FORWARDER, OPERATOR, ROLLUP
-from lab.kubernetes.tools import Helm, HelmFailed
+from lab.kubernetes.tools import Helm
 from lab.packages import PROMETHEUS, unpacked
-from lab.process import patience
+from lab.process import CommandFailed, patience
 from tests.integration.chart.rendering import (
     CHART,
     CHECKOUT,
@@ -460,7 +460,7 @@ def test_leases_kept_elsewhere_are_granted_there_and_no_more_in_the_releases_nam
 def test_a_wrong_value_is_refused_and_named(
     helm: Helm, values: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(HelmFailed) as refusal:
+    with pytest.raises(CommandFailed) as refusal:
         rendered(helm, **values)
     assert re.search(message, refusal.value.said)
 

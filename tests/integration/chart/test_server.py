@@ -22,9 +22,9 @@ import yaml
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.kubernetes.tools import Helm, HelmFailed, KubectlFailed
+from lab.kubernetes.tools import Helm
 from lab.network import free_port
-from lab.process import patience, wait_until
+from lab.process import CommandFailed, patience, wait_until
 from tests.integration.chart.rendering import CHART, CHECKOUT, VALUES_FILES, objects, only, rendered
 from tests.integration.operator.installation import one_of_each_kind
 from tests.unit.resources.documents import policy
@@ -82,7 +82,7 @@ def create_policy(cluster: KubeApi, namespace: str) -> str:
     def is_applied() -> bool:
         try:
             cluster.kubectl("apply", "-f", "-", input=json.dumps(document))
-        except KubectlFailed:  # a CRD that is Established may still be unknown for a moment
+        except CommandFailed:  # a CRD that is Established may still be unknown for a moment
             return False
         return True
 
@@ -233,7 +233,7 @@ def test_crds_of_another_owner_are_taken_over_only_when_asked_and_deleted_only_w
 ) -> None:
     make_namespace(cluster, "theirs")
     cluster.install_crds(CHECKOUT / "crds")
-    with pytest.raises(HelmFailed, match="cannot be imported into the current release"):
+    with pytest.raises(CommandFailed, match="cannot be imported into the current release"):
         cluster_helm.run("install", "tidegate", str(CHART), "--namespace", "theirs")
     with installed(cluster_helm, "theirs", "--take-ownership", "--set=crds.keep=false"):
         assert served(cluster) == CRDS

@@ -18,8 +18,7 @@ import yaml
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.kubernetes.tools import KubectlFailed
-from lab.process import wait_until
+from lab.process import CommandFailed, wait_until
 from tests.integration.chart.rendering import objects, only
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.unit.gitops.argo_lua import health_of
@@ -270,7 +269,7 @@ def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it
         assert crds.kubectl("diff", *BY_GIT, "-f", str(git)) == ""
         documents = found(crds, namespace)
         git.write_text(text)
-        with pytest.raises(KubectlFailed):  # the comparison detects a difference
+        with pytest.raises(CommandFailed):  # the comparison detects a difference
             crds.kubectl("diff", *BY_GIT, "-f", str(git))
     assert {owner for document in documents for owner in owners_of_spec(document)} == {
         "argocd-controller"

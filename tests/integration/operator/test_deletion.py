@@ -17,8 +17,7 @@ from kazoo.exceptions import NoNodeError
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.kubernetes.tools import KubectlFailed
-from lab.process import patience, wait_until
+from lab.process import CommandFailed, patience, wait_until
 from lab.quota_watch import PRODUCE_KEY, ZooKeeperQuotaWatch
 from tests.integration.conftest import SASL_USERS
 from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
@@ -330,5 +329,5 @@ def test_a_namespace_goes_when_every_quota_was_given_back_in_safe_steps(
         lease = ("lease", f"tidegate.{namespace}.orders", "-n", LEASE_NAMESPACE)
         wait_until(lambda: not is_there(crds, *lease), "the Lease to go", timeout_seconds=10)
         assert [line for line in operator.lines() if line["event"] == "Lease lost"] == []
-    with pytest.raises(KubectlFailed, match="not found"):
+    with pytest.raises(CommandFailed, match="not found"):
         crds.kubectl("get", "namespace", namespace)

@@ -13,7 +13,7 @@ from hypothesis import given
 from kubernetes import client
 
 from lab.kubernetes.api import KubeApi
-from lab.kubernetes.tools import KubectlFailed
+from lab.process import CommandFailed
 from tests.doubles.kubectl import kubectl_get
 from tests.integration.conftest import CHECKOUT
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
@@ -324,7 +324,7 @@ def test_prefix_and_policy_of_a_queue_stay_as_they_were(
 def _patched(served: KubeApi, name: str, patch: str) -> str | None:
     try:
         served.kubectl("patch", "dq", name, "-n", "streaming", "--type=merge", "-p", patch)
-    except KubectlFailed as refused:
+    except CommandFailed as refused:
         return str(refused)
     return None
 

@@ -110,7 +110,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         THROTTLED_AT,
         simulated.exhausted,
         (
-            "Broker 1 egress is over its limit: 69.2 MB/s of 60 MB/s, since 08:06:26 (4 min).",
+            "Broker 1 egress is over its limit: 69.2 MB/s of 60 MB/s, since 08:07:11 (3 min).",
             "It is not enough, and quotas cannot help: every tier below L0 is throttled as far as "
             "allowed. Excess: broker 1 egress 9.2 MB/s",
             "Try another limit, other leaders or fewer clients on What if.",

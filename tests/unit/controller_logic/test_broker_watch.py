@@ -149,3 +149,34 @@ def test_load_writes_nothing() -> None:
     calm, _ = decide(seen(0.5, 0.5, 0.5), Memory())
     hot, _ = decide(seen(2.0, 2.0, 2.0), Memory())
     assert replace(hot, watched=None) == replace(calm, watched=None)
+
+
+@pytest.mark.parametrize(
+    ("egress", "expected"),
+    [
+        ((0.8, 1.12, 0.78, 1.08, 0.95, 0.92), Pressure.WITHIN),
+        ((0.98, 1.12, 0.98, 1.12, 0.98, 1.12), Pressure.OVER),
+        # too few for a whole rhythm of a throttled client
+        ((1.12, 1.12), Pressure.OVER),
+    ],
+    ids=["swings-below-the-limit", "swings-above-it", "not-covered-yet"],
+)
+def test_while_something_is_throttled_means_over_whole_rhythms_count(
+    egress: tuple[float, ...], expected: Pressure
+) -> None:
+    every_five_seconds = tuple(
+        NicSpan(NOW - 5.0 * back, 5.0, share * LIMIT)
+        for back, share in reversed(list(enumerate(reversed(egress))))
+    )
+    observation = seen(0.1)
+    assert observation.readings is not None
+    nic = {**observation.readings.nic, (1, Direction.EGRESS): every_five_seconds}
+    observation = replace(observation, readings=Readings(NOW, 5.0, nic=nic))
+    before = {1: Pressure.OVER}
+    watched = watch(observation, Flows(), before, throttled={Direction.EGRESS})
+    assert watched is not None
+    assert watched[0].pressure is expected
+    # without a throttle one sample above the limit keeps it over
+    free = watch(observation, Flows(), before)
+    assert free is not None
+    assert free[0].pressure is Pressure.OVER

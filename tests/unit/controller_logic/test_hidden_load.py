@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.controller_logic.plant import MB, OUT
 from tidegate_logic.model import ClientRate, Entity, Level
-from tidegate_logic.throttle.attribution import DirectionSnapshot, hidden_load
+from tidegate_logic.throttle.attribution import DirectionSnapshot, hidden_loads
 from tidegate_logic.throttle.buckets import Bucket, Floor
 from tidegate_logic.throttle.input import (
     ActiveThrottle,
@@ -41,13 +41,8 @@ def cut_at(
 
 def hidden_mb(bucket: Bucket, *, scrape_seconds: float = 1.0, nic: NicStatus = NIC) -> float:
     tiers = {Level.L3: (bucket,), Level.L2: (), Level.L1: ()}
-    return (
-        hidden_load(
-            DirectionSnapshot(1030.0, OUT, ThrottleSettings(), scrape_seconds, {1: nic}, tiers, {}),
-            nic,
-        )
-        / MB
-    )
+    scene = DirectionSnapshot(1030.0, OUT, ThrottleSettings(), scrape_seconds, {1: nic}, tiers, {})
+    return hidden_loads(scene, [nic]).get(1, 0.0) / MB
 
 
 def test_the_part_of_a_mute_that_lies_in_the_mean_is_missing_in_it() -> None:

@@ -44,7 +44,6 @@ from demo.shift_outcome import MESSAGES_PER_SECOND, Arrival, ShiftOutcome
 from demo.usage_outcome import (
     Done,
     StoredUsage,
-    TierEpisodes,
     UsageOutcome,
     UserUsage,
     Witnesses,
@@ -370,7 +369,6 @@ def rolled_up(played_throttling: PlayedThrottling) -> RolledUp:
             END_MS,
             {way: count + miscounted for way, count in seen.counted.items()},
             (*users, _written("", "")),
-            (_below("analytics"),),
         )
         return UsageOutcome((*done, last), stored, seen)
 
@@ -397,15 +395,11 @@ def _user(
         else 0.0
     )
     sent = round(1.016 * moved.get(user, 1.0) * seen.arrived[user])
-    return UserUsage(f"streaming/{TIERS[user]}", user, "fetch", sent, round(held_back), 140.0)
+    return UserUsage(f"streaming/{TIERS[user]}", user, "fetch", sent, round(held_back))
 
 
 def _written(user: str, tier: str) -> UserUsage:
-    return UserUsage(f"streaming/{tier}" if tier else "", user, "produce", FILLED // 2, 0, 0.0)
-
-
-def _below(tier: str) -> TierEpisodes:
-    return TierEpisodes(f"streaming/{tier}", "fetch", 1, 160.0)
+    return UserUsage(f"streaming/{tier}" if tier else "", user, "produce", FILLED // 2, 0)
 
 
 # --- experiment 5 ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from image.bill import Jar, debian_component, jar, jar_component, python_component, write_bill
+from image.bill import debian_component, jar_component, python_component, write_bill
 from image.layers import BuiltImage, Layer
 
 # --- packages -------------------------------------------------------------------------------------
@@ -65,17 +65,6 @@ def test_a_python_package_is_named_as_the_index_names_it() -> None:
         str(python_component(message_from_string(METADATA)).purl)
         == "pkg:pypi/typing-extensions@4.16.0"
     )
-
-
-@pytest.mark.parametrize(
-    ("group", "purl"), [("org.example", "pkg:maven/org.example/a@1.0"), ("", None)]
-)
-def test_a_jar_has_its_hashes_and_its_coordinates_where_it_names_them(
-    group: str, purl: str | None
-) -> None:
-    component = jar_component(Jar(group, "a", "1.0", "11" * 20, "22" * 32))
-    assert (str(component.purl) if component.purl else None) == purl
-    assert {one.content for one in component.hashes} == {"11" * 20, "22" * 32}
 
 
 @pytest.mark.parametrize(
@@ -143,15 +132,15 @@ def packed(*names: str) -> bytes:
     ],
 )
 def test_name_and_version_are_those_of_the_file(file_name: str, name: str, version: str) -> None:
-    found = jar(file_name, packed())
-    assert (found.name, found.version) == (name, version)
+    found = jar_component(file_name, packed())
+    assert (found.name, found.version or "") == (name, version)
 
 
 def test_its_hashes_are_those_of_the_file() -> None:
     content = packed("a")
-    found = jar("a-1.jar", content)
-    assert found.sha256 == hashlib.sha256(content).hexdigest()
-    assert found.sha1 == hashlib.sha1(content, usedforsecurity=False).hexdigest()
+    found = jar_component("a-1.jar", content)
+    sha1 = hashlib.sha1(content, usedforsecurity=False).hexdigest()
+    assert {one.content for one in found.hashes} == {hashlib.sha256(content).hexdigest(), sha1}
 
 
 @pytest.mark.parametrize(
@@ -165,4 +154,6 @@ def test_its_hashes_are_those_of_the_file() -> None:
     ],
 )
 def test_its_group_is_named_only_where_it_is_sure(names: list[str], group: str) -> None:
-    assert jar("guava-1.jar", packed(*names)).group == group
+    found = jar_component("guava-1.jar", packed(*names))
+    purl = f"pkg:maven/{group}/guava@1" if group else None
+    assert (found.group or "", found.purl and str(found.purl)) == (group, purl)

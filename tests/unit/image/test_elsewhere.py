@@ -74,13 +74,12 @@ def test_packages_for_elsewhere_are_checked_before_they_are_a_layer(
     def built_here(*_: object, **__: object) -> None:
         program(site / "fast.so", X86_64)
 
-    monkeypatch.setattr(packages, "locked_requirements", lambda: "")
     monkeypatch.setattr(packages, "install_locked", built_here)
-    monkeypatch.setattr(rootfs.cuts, "take_out_the_rest", lambda _: None)
+    monkeypatch.setattr(rootfs.cuts, "take_out_the_rest", lambda _: [])
     monkeypatch.setattr(rootfs.cuts, "take_out", lambda *_, **__: None)
     monkeypatch.setattr(build_tools, "compile_modules", lambda *_, **__: None)
     with pytest.raises(LabError, match=r"fast\.so"):
-        rootfs.make_packages(tmp_path / "tree", work=tmp_path, base=tmp_path, machine="aarch64")
+        rootfs.make_packages(tmp_path / "tree", "", work=tmp_path, base=tmp_path, machine="aarch64")
 
 
 def test_the_image_of_rollups_is_only_built_where_its_java_runs() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from image import CONSOLE, FORWARDER, OPERATOR, extras, layers, packages
+from image import CONSOLE, FORWARDER, OPERATOR, layers, packages
 from image.__main__ import main
 
 
@@ -27,10 +27,11 @@ def test_the_console_runs_as_the_operators_does_and_writes_only_below_tmp() -> N
     assert of_console.environment == {"NICEGUI_STORAGE_PATH": "/tmp/nicegui"}
 
 
-def test_its_module_has_no_say_in_the_layers_of_other_images() -> None:
-    content = Path(extras.__file__).read_bytes()
-    assert content not in layers._recipes()
-    assert content in layers._recipes("extras")
+def test_what_only_rollups_read_has_no_say_in_the_layers_of_other_images() -> None:
+    for name in ("java.py", "java.toml"):
+        content = (Path(layers.__file__).parent / name).read_bytes()
+        assert content not in layers._recipes()
+        assert content in layers._recipes("java")
 
 
 def test_a_forwarder_runs_as_the_operator_does() -> None:

@@ -23,9 +23,11 @@ def few_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(network, "_candidates", lambda: PORTS)
     monkeypatch.setattr(network, "_claimed", set())
-    monkeypatch.setattr(network, "_claims_file", [])
+    # of this test alone, whichever list is in place when it ends
+    claims_files: list[int] = []
+    monkeypatch.setattr(network, "_claims_file", claims_files)
     yield
-    for claims in network._claims_file:
+    for claims in claims_files:
         os.close(claims)
 
 

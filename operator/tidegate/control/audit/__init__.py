@@ -1,0 +1,1 @@
+"""The audit trail: every change of a quota, with its reason."""

@@ -1,0 +1,1 @@
+"""What a pass says: statuses, conditions, Events, and metrics."""
