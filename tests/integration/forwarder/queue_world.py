@@ -219,7 +219,6 @@ class Reader:
                 "group.id": f"{world.prefix}-reader",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 50,
                 "fetch.queue.backoff.ms": 10,
             }
         )
