@@ -177,9 +177,9 @@ class KraftLab(BrokersLab):
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
-    added to the settings of every node, and `racks` has the rack of each broker; `jars` gives other
-    jars than those of this Kafka. Namespaces need root; `beside` puts them on the network of
-    another lab, which has to end later.
+    added to the settings of every node and `java_options` to those of its JVM, and `racks` has the
+    rack of each broker; `jars` gives other jars than those of this Kafka. Namespaces need root;
+    `beside` puts them on the network of another lab, which has to end later.
     """
 
     def __init__(
@@ -193,6 +193,7 @@ class KraftLab(BrokersLab):
         users: Sequence[str] = (),
         racks: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
         jars: Callable[[], Path] | None = None,
     ) -> None:
         super().__init__(users=users, racks=racks)
@@ -203,6 +204,7 @@ class KraftLab(BrokersLab):
         self._wants_namespaces = namespaces
         self._beside = beside
         self._server_properties = dict(server_properties or {})
+        self._java_options = tuple(java_options)
         self._controllers: dict[int, Controller] = {}
 
     def _open(self, stack: ExitStack) -> None:
@@ -278,6 +280,7 @@ class KraftLab(BrokersLab):
                 **self._rack(node_id),
                 **self._server_properties,
             },
+            java_options=self._java_options,
             jars=self._jars,
         )
 
