@@ -73,6 +73,7 @@ ROLLUPS: Mapping[str, Part] = {
 
 PAGE = Path("docs/benchmarks.md")
 RECORDS = Path("bench/measured")
+SOAK = RECORDS / "soak.md"  # out/soak/table.md of a long run
 _STOLEN_PERCENT = 5.0
 
 
@@ -107,7 +108,8 @@ def _write_page(records: Records) -> None:
         title: [record for name in parts if (record := records.read(name)) is not None]
         for title, parts in SECTIONS.items()
     }
-    PAGE.write_text(page(known), encoding="utf-8")
+    soak = SOAK.read_text(encoding="utf-8") if SOAK.exists() else ""
+    PAGE.write_text(page(known, soak), encoding="utf-8")
 
 
 def _measure(name: str, records: Records, note: str) -> bool:

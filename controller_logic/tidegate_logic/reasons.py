@@ -203,6 +203,10 @@ class Reason(StrEnum):
         "LeadersServeReads",
         "Consumers read from leaders, or no fetch contract is scaled by leaders.",
     )
+    BROKER_CORDONED = (
+        "BrokerCordoned",
+        "A broker takes no new partitions (cordoned.log.dirs); it may soon lose its leaders.",
+    )
     MIGRATION_RUNNING = (
         "MigrationRunning",
         (

@@ -69,15 +69,20 @@ class CredentialsFile:
         )
 
     def for_brokers(self, declared: KafkaSpec) -> tuple[KafkaSpec, Secrets]:
-        """The same for the brokers. The key `token` replaces a token file of the operator."""
+        """The same for the brokers.
+
+        Where the policy names a token that only its operator has, the key `token`, or the access
+        key of AWS, replaces that.
+        """
         tls, login = self._resolved(declared.tls, declared.authentication, self._kafka_login)
-        if (
-            login is not None
-            and login.type == "oauthbearer"
-            and login.access_token_file is not None
-        ):
-            given = {"access_token_file": None, "access_token": _token("token")}
-            login = login.model_copy(update=given if "token" in self.keys else {})
+        if login is not None and login.access_token_file is not None:
+            given: dict[str, object] = {}
+            if login.type == "oauthbearer" and "token" in self.keys:
+                given = {"access_token": _token("token")}
+            elif "accessKeyId" in self.keys:
+                given = {"access_key": self._access_key(), "role_arn": None, "sts_endpoint": None}
+            if given:
+                login = login.model_copy(update={**given, "access_token_file": None})
         return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(
             tls, login
         )
@@ -122,7 +127,8 @@ class CredentialsFile:
             return Tls(
                 trusted_certificates=(TrustedCertificate(secret_name=_NAME, certificate="ca.crt"),)
             )
-        return Tls() if self._certificate() is not None else None
+        needs_it = self._certificate() is not None or bool(_TOKEN_KEYS.keys() & self.keys.keys())
+        return Tls() if needs_it else None
 
     def _kafka_login(self) -> KafkaAuthentication | None:
         kind = next((kind for key, kind in _TOKEN_KEYS.items() if key in self.keys), None)
@@ -147,13 +153,7 @@ class CredentialsFile:
             trusted = TrustedCertificate(secret_name=_NAME, certificate="tokenEndpoint.crt")
             fields["tlsTrustedCertificates"] = (trusted,)
         if "accessKeyId" in self.keys:
-            session = "sessionToken" if "sessionToken" in self.keys else None
-            fields["accessKey"] = AccessKey(
-                secret_name=_NAME,
-                access_key_id="accessKeyId",
-                secret_access_key="secretAccessKey",  # noqa: S106  (the key's name)
-                session_token=session,
-            )
+            fields["accessKey"] = self._access_key()
         try:
             return KafkaAuthentication.model_validate(
                 {"type": kind, **fields, "certificateAndKey": self._certificate()}
@@ -163,6 +163,14 @@ class CredentialsFile:
                 ".".join(map(str, (*one["loc"], ""))) + f" {one['msg']}" for one in error.errors()
             )
             raise _unreadable(self.path, f"is not a login of type {kind}: {what}") from None
+
+    def _access_key(self) -> AccessKey:
+        return AccessKey(
+            secret_name=_NAME,
+            access_key_id="accessKeyId",
+            secret_access_key="secretAccessKey",  # noqa: S106  (the key's name)
+            session_token="sessionToken" if "sessionToken" in self.keys else None,
+        )
 
     def _zookeeper_login(self) -> ZooKeeperAuthentication | None:
         return self._login(ZooKeeperAuthentication, "digest")

@@ -17,11 +17,16 @@ from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.observe.broker_settings import (
+    CORDONED,
+    CORDONED_IMPACT,
     FOLLOWER_READS_FIX,
+    LOG_DIRS,
     PLUGIN,
     RACK,
     SELECTOR,
     FollowerReads,
+    cordoned_brokers,
+    cordoned_finding,
     has_scaled_fetch,
     leaders_scale_reads,
     plugin_words,
@@ -199,7 +204,8 @@ def login_words(
 _SAMPLES, _SAMPLE_SECONDS = "quota.window.num", "quota.window.size.seconds"
 _VERSION, _ROLES = "inter.broker.protocol.version", "process.roles"
 _VOTERS = "controller.quorum.voters"  # a quorum whose members may change has none
-_ASKED = (PLUGIN, SELECTOR, RACK, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES, _VOTERS)
+_OF_BROKERS = (PLUGIN, SELECTOR, RACK, CORDONED, LOG_DIRS, _SAMPLES, _SAMPLE_SECONDS)
+_ASKED = (*_OF_BROKERS, _VERSION, _ROLES, _VOTERS)
 
 
 def _brokers(
@@ -309,6 +315,15 @@ def _settings_findings(
             f"{sentence(reads.finding())}.",
             f"{reads.impact()}.",
             f"{FOLLOWER_READS_FIX}.",
+        )
+    cordoned = cordoned_brokers(settings)
+    if cordoned:
+        yield warning(
+            "brokers",
+            Reason.BROKER_CORDONED,
+            f"{sentence(cordoned_finding(cordoned))}.",
+            f"{CORDONED_IMPACT}.",
+            "Expect the move, or delete the setting cordoned.log.dirs of a broker that stays.",
         )
     declared = source.kafka.quota_window
     wanted = (declared.samples, declared.sample_seconds)

@@ -77,7 +77,7 @@ def forward(
         typer.Option(
             "--client-tls",
             help="Encrypt connections to the brokers. Implied by a key ca.crt or tls.crt in the "
-            "credentials.",
+            "credentials, and by a login by tokens.",
         ),
     ] = False,
     guarantee: Annotated[

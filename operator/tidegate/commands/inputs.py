@@ -696,7 +696,8 @@ def observed(
     from tidegate.observe.broker_settings import BrokerSettings
     from tidegate.observe.observation import Observer
 
-    observer = Observer(BrokerSettings(settle_seconds=0.0, beside=False))
+    settings = BrokerSettings(settle_seconds=0.0, beside=False)
+    observer = Observer(settings)
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(
         source.declared,
@@ -705,12 +706,27 @@ def observed(
         usage=usage,
         ledger=look_of(source.status, source.declared.policy),
     )
-    warnings = (*warnings, *_unseen_kafka_users(source.declared))
+    warnings = (*warnings, *_unseen_kafka_users(source.declared), *_cordoned(settings.known))
     return replace(
         seen,
         observation=in_own_words(seen.observation),
         warnings=(*seen.warnings, *warnings),
     )
+
+
+def _cordoned(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Note]:
+    """The brokers whose leaders may move soon."""
+    from tidegate.control.report.conditions import sentence
+    from tidegate.observe.broker_settings import (
+        CORDONED_IMPACT,
+        cordoned_brokers,
+        cordoned_finding,
+    )
+
+    brokers = cordoned_brokers(settings)
+    if brokers:
+        text = f"{sentence(cordoned_finding(brokers))}. {CORDONED_IMPACT}."
+        yield Note(Reason.BROKER_CORDONED, text)
 
 
 def _unseen_kafka_users(declared: Declared) -> Iterator[Note]:

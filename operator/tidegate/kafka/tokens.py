@@ -274,8 +274,8 @@ def read_token_file(path: Path, called: str) -> str:
         raise Unreachable(
             Reason.TOKEN_UNAVAILABLE,
             f"{called} cannot be read at {path}: {why}. {MEANWHILE} Mount it with the chart's "
-            "operator.tokens; on your own machine, give the token with the key token of "
-            "--client-credentials-file.",
+            "operator.tokens; on your own machine, give --client-credentials-file with the key "
+            "token, or with accessKeyId and secretAccessKey for AWS.",
         ) from None
 
 

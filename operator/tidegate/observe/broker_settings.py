@@ -1,4 +1,5 @@
-"""What the brokers' settings mean for quotas: plugins that replace them, reads from followers.
+"""What the brokers' settings mean for quotas: plugins that replace them, reads from followers,
+cordoned brokers.
 
 Brokers are asked seldom, when they have stayed for a while, and beside the passes: no pass waits
 for a broker that does not answer. Such a broker, and one that refuses, is asked again later and
@@ -16,8 +17,9 @@ from tidegate_logic.words import broker_words, counted
 
 PLUGIN = "client.quota.callback.class"
 SELECTOR, RACK = "replica.selector.class", "broker.rack"
+CORDONED, LOG_DIRS = "cordoned.log.dirs", "log.dirs"
 # every broker has a value for the last one, so only one that refuses has an empty answer
-_ASKED = (PLUGIN, SELECTOR, RACK, "quota.window.num")
+_ASKED = (PLUGIN, SELECTOR, RACK, CORDONED, LOG_DIRS, "quota.window.num")
 
 SETTLE_SECONDS = 60.0
 REPEAT_SECONDS = 600.0
@@ -96,6 +98,11 @@ class BrokerSettings:
                 self._due_at_seconds[one] = float("inf")
         self._known = {**self._known, **answers}
 
+    @property
+    def known(self) -> Settings:
+        """All that brokers have answered so far."""
+        return self._known
+
 
 # --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead --
 
@@ -122,6 +129,37 @@ def plugin_words(plugins: Mapping[int, str]) -> str:
 
 def _they_set(brokers: list[str]) -> str:
     return f"broker {brokers[0]} sets" if len(brokers) == 1 else f"brokers {', '.join(brokers)} set"
+
+
+# --- does a broker take new partitions? Not a cordoned one (KIP-1066, Kafka 4.3) ------------------
+#
+# Somebody will probably empty it next. That is shown by commands, which ask when they run, and
+# changes no decision: quotas follow each leader when it moves.
+
+
+def cordoned_brokers(settings: Settings) -> frozenset[int]:
+    """Those with every log directory in `cordoned.log.dirs`. One of several is not enough."""
+    return frozenset(one for one, answer in settings.items() if _is_cordoned(answer))
+
+
+def _is_cordoned(answer: Mapping[str, str]) -> bool:
+    cordoned, all_of_them = (
+        {place.strip() for place in answer.get(name, "").split(",") if place.strip()}
+        for name in (CORDONED, LOG_DIRS)
+    )
+    return "*" in cordoned or (bool(all_of_them) and all_of_them <= cordoned)
+
+
+def cordoned_finding(brokers: Collection[int]) -> str:
+    """Which brokers take no new partitions. Ends without a stop."""
+    takes = "takes" if len(brokers) == 1 else "take"
+    return f"{broker_words(brokers)} {takes} no new partitions (cordoned.log.dirs)"
+
+
+CORDONED_IMPACT = (
+    "When partitions are moved away from there, quotas follow their leaders "
+    "(leaderScaling.minimumChangePercent says from which change on)"
+)
 
 
 # --- which replica serves consumers? With `replica.selector.class` the nearest one may (KIP-392) --

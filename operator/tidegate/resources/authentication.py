@@ -425,15 +425,15 @@ CERTIFICATE_NEEDS_TLS = Rule(
     ),
 )
 
-AWS_NEEDS_TLS = Rule(
-    cel="!has(self.authentication) || self.authentication.type != 'aws-msk-iam' || has(self.tls)",
-    message="tls is required with authentication.type aws-msk-iam (tls: {} trusts the authorities "
-    "of the operator's own machine)",
+TOKENS_NEED_TLS = Rule(
+    cel="!has(self.authentication) || !(self.authentication.type in ['oauthbearer', 'aws-msk-iam'])"
+    " || has(self.tls)",
+    message="tls is required with a login by tokens: anyone who reads a token can use it",
     reason="FieldValueRequired",
     field_path=".tls",
     holds=lambda part: (
         part.authentication is None
-        or part.authentication.type != "aws-msk-iam"
+        or part.authentication.type not in ("oauthbearer", "aws-msk-iam")
         or part.tls is not None
     ),
 )

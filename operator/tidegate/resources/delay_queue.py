@@ -12,8 +12,8 @@ from pydantic import Field
 from tidegate.queues.names import QueueNames
 from tidegate.resources.access import NamespaceName
 from tidegate.resources.authentication import (
-    AWS_NEEDS_TLS,
     CERTIFICATE_NEEDS_TLS,
+    TOKENS_NEED_TLS,
     KafkaAuthentication,
     Tls,
     secret_names,
@@ -298,7 +298,7 @@ class DelayQueueSpec(SchemaModel):
 
     rules = (
         CERTIFICATE_NEEDS_TLS,
-        AWS_NEEDS_TLS,
+        TOKENS_NEED_TLS,
         Rule(
             cel="!has(self.authentication) || !has(self.authentication.accessTokenFile)",
             message="authentication.accessTokenFile is for policies: give forwarders a "

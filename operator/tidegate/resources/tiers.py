@@ -88,7 +88,7 @@ class TierMember(SchemaModel):
     share_groups: ShareGroups | None = Field(
         default=None,
         description="While a share group reads with this member. Protect (the default): no fetch "
-        "quota, because a throttled share group may lose records. Throttle: the quota stays, and "
+        "quota, because a throttled share group loses records. Throttle: the quota stays, and "
         "one change delays its clients for at most a third of the group's record lock.",
     )
     share_group_names: tuple[GroupPattern, ...] | None = Field(

@@ -19,6 +19,7 @@ from lab.kafka import QuotaChange
 from lab.kraft import KraftLab
 from lab.process import patience, started, wait_until
 from lab.token_server import AUDIENCE, TokenServer
+from tests.integration.forwarder.queue_world import QueueWorld
 from tests.integration.kafka.certificates import Certificates, make_certificates
 from tests.integration.operator.test_rotated_logins import POLICY, RealStage, doubled, passing
 from tidegate.cli import main
@@ -29,6 +30,7 @@ from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.settings import TokenLogin
 from tidegate.observe.connections import SECRET_AGE_SECONDS, brokers_connection
 from tidegate.observe.trust import Secrets
+from tidegate.queues.names import Guarantee
 from tidegate.resources.policy import KafkaCluster
 from tidegate_logic.reasons import Reason
 
@@ -395,3 +397,39 @@ def test_forwarders_clients_go_on_when_the_endpoint_is_back(
     )
     oauth.server.start()
     wait_until(sends, "records again", timeout_seconds=60)
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee), ids=str)
+def test_a_forwarder_loses_nothing_while_no_token_can_be_had(
+    oauth: OAuth, tmp_path: Path, unique_name: str, guarantee: Guarantee
+) -> None:
+    oauth.server.lifetime_seconds = 5
+    queue = QueueWorld(oauth.kafka, unique_name, guarantee)
+    (level,) = queue.create(partitions=1)
+    connection = brokers_connection(declared(oauth), secrets_of(oauth), tmp_path)
+    login = connection.sasl
+    assert isinstance(login, TokenLogin)
+    with (
+        queue.forwarding(client=client_settings(connection), starts_again=True) as forwarder,
+        queue.reading() as reader,
+    ):
+        queue.send(level, [b"%d" % number for number in range(20)])
+        reader.until(20)
+        oauth.server.stop()
+        wait_until(lambda: not has_token(login), "the last token to expire", timeout_seconds=30)
+        queue.send(level, [b"%d" % number for number in range(20, 40)])
+        oauth.server.start()
+        reader.until(40, timeout_seconds=90)
+        assert forwarder.failure is None
+        arrived = [int(record.value or b"") for record in reader.settled()]
+    assert set(arrived) == set(range(40))
+    if guarantee is Guarantee.EXACTLY_ONCE:
+        assert arrived == list(range(40))
+
+
+def has_token(login: TokenLogin) -> bool:
+    try:
+        login.tokens.current()
+    except Unreachable:
+        return False
+    return True

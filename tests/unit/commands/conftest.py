@@ -16,7 +16,7 @@ from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.kube.login import Right
-from tidegate.observe.broker_settings import PLUGIN, RACK, SELECTOR
+from tidegate.observe.broker_settings import CORDONED, PLUGIN, RACK, SELECTOR
 from tidegate.prometheus.probe import Found
 from tidegate_logic.model import Readings, ShareGroup, TopicLeaders, Topology
 
@@ -217,6 +217,10 @@ class World:
         """Three racks, and brokers that let consumers read from the nearest replica."""
         self.settings = {**self.settings, SELECTOR: "org.apache.RackAwareReplicaSelector"}
         self.racks = {1: "a", 2: "b", 3: "c"}
+
+    def cordon(self) -> None:
+        """Brokers that take no new partitions."""
+        self.settings = {**self.settings, CORDONED: "*"}
 
     def run(self, *arguments: str, standard_input: str = "") -> Answer:
         """Run one command as the process would."""

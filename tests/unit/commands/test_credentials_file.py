@@ -4,6 +4,7 @@ message.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,8 +173,21 @@ def test_half_of_a_login_by_tokens_is_refused_with_the_policys_words(tmp_path: P
 
 def test_a_token_replaces_the_token_file_of_an_operator(tmp_path: Path) -> None:
     by_file = {"type": "oauthbearer", "accessTokenFile": "kafka"}
-    found = tokens_login({"token": b"hush"}, tmp_path, authentication=by_file)
+    found = tokens_login({"token": b"hush"}, tmp_path, authentication=by_file, tls={})
     assert found.tokens.current().value == "hush"
+
+
+def test_an_access_key_replaces_the_role_of_an_operator(tmp_path: Path) -> None:
+    role = {
+        "type": "aws-msk-iam",
+        "region": "eu-west-1",
+        "roleArn": "arn:aws:iam::123456789012:role/tidegate",
+        "accessTokenFile": "aws",
+    }
+    keys = {"accessKeyId": b"AKID", "secretAccessKey": b"hush"}
+    found = tokens_login(keys, tmp_path, authentication=role, tls={})
+    assert found.identity == "access key AKID"
+    assert b"eu-west-1" in base64.urlsafe_b64decode(found.tokens.current().value + "==")
 
 
 def tokens_login(keys: dict[str, bytes], folder: Path, **declared: Any) -> TokenLogin:

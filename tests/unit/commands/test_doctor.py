@@ -191,6 +191,10 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
         lambda world: setattr(world, "settings", {**world.settings, "quota.window.num": "4"}),
         {("problem", "window", "QuotaWindowDiffers")},
     ),
+    "cordoned brokers": (
+        lambda world: world.cordon(),
+        {("warning", "brokers", "BrokerCordoned")},
+    ),
     "brokers that tell nothing": (
         lambda world: setattr(world, "settings", {}),
         {("warning", "kafka", "NotAuthorized")},

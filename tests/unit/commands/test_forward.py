@@ -94,7 +94,7 @@ def test_a_mounted_token_is_read_again_each_time(tmp_path: Path) -> None:
     spec, secrets = named_brokers(None, access)
     found = _client(access, tmp_path / "files", Login.PLAIN, None, tls=False)
     assert (found["security.protocol"], found["sasl.mechanism"]) == (
-        "SASL_PLAINTEXT",
+        "SASL_SSL",
         "OAUTHBEARER",
     )
     assert "first" not in repr(found)

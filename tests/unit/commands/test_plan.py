@@ -117,6 +117,20 @@ def test_declared_racks_scale_fetch_and_both_skews_are_shown(
     assert "1.00 by racks" in row
 
 
+def test_cordoned_brokers_are_noted_and_change_nothing_of_the_plan(
+    world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
+    files = world.write_files(policy, tier)
+    before = json.loads(world.run("plan", "-f", files, "-o", "json").out)
+    world.cordon()
+    after = json.loads(world.run("plan", "-f", files, "-o", "json").out)
+    (note,) = after.pop("warnings")
+    assert numbers(note) == {1, 2, 3}
+    golden(note)
+    assert before == {**after, "warnings": []}
+    assert "cordoned.log.dirs" in world.run("explain", "--user", "alice", "-f", files).out
+
+
 def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: Any) -> None:
     world.leaders = {"acc": {1: 2, 2: 1}}
     row = next(

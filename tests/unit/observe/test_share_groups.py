@@ -79,8 +79,8 @@ def test_no_pass_waits_for_a_broker_that_is_silent() -> None:
     question = watch._question
     assert question is not None
     question.join(patience(60))
-    assert watch.seen(source, READER, REPEAT_SECONDS + 1) == (ORDERS,)
     assert source.asked == 1
+    assert watch.seen(source, READER, REPEAT_SECONDS + 1) == (ORDERS,)
 
 
 # --- the whole operator ---------------------------------------------------------------------------

@@ -510,7 +510,13 @@ LOGINS = (
         "an identity of AWS without tls",
         policy({"kafka.authentication": _AWS, "kafka.tls": ABSENT}),
         "spec.kafka.tls",
-        "tls is required with authentication.type aws-msk-iam",
+        "tls is required with a login by tokens",
+    ),
+    BadInput(
+        "tokens of forwarders without tls",
+        queue({"authentication": _TOKENS, "tls": ABSENT}),
+        "spec.tls",
+        "tls is required with a login by tokens",
     ),
     BadInput(
         "a token file of the operator for forwarders",

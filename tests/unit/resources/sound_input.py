@@ -76,11 +76,8 @@ SOUND: dict[str, Document] = {
             }
         }
     ),
-    "a token of the operator, over plain text": policy(
-        {
-            "kafka.tls": ABSENT,
-            "kafka.authentication": {"type": "oauthbearer", "accessTokenFile": "kafka"},
-        }
+    "a token of the operator": policy(
+        {"kafka.authentication": {"type": "oauthbearer", "accessTokenFile": "kafka"}}
     ),
     "a role of AWS": policy(
         {
