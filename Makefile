@@ -60,8 +60,8 @@ doctor: ## List what this machine lacks, and the command that installs it
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own, the longest first. Tests without real parts never wait, so they take what the others leave.
 KINDS := operators brokers throttling kraft
-INTEGRATION := integration-throttling integration-forwarder integration-replicas integration-operators integration-rollup integration-rest integration-kraft integration-brokers integration-kubernetes integration-console
-AT_ONCE := 6
+INTEGRATION := integration-forwarder integration-replicas integration-kraft integration-throttling integration-takeovers integration-operators integration-rollup integration-rest integration-brokers integration-kubernetes integration-console
+AT_ONCE := 8
 
 .PHONY: test
 test: setup ## Set everything up and run the tests, those on real parts too (those of `make test-long` not)
@@ -71,7 +71,7 @@ test: setup ## Set everything up and run the tests, those on real parts too (tho
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (three minutes alone)
-	nice -n 8 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
+	nice -n 8 $(PYTHON) -m pytest -o testpaths=tests/unit -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
@@ -84,8 +84,10 @@ BEHIND := nice -n 4
 # browser.
 ROLLUP := tests/integration/rollup
 CONSOLE := tests/integration/console
-# Forwarders wait for what is due, most of the time, on brokers of their own.
+# Forwarders wait for what is due, most of the time, on brokers of their own, and those that are killed wait for the ends
+# of sessions, on others.
 FORWARDER := tests/integration/forwarder
+TAKEOVERS := $(addprefix $(FORWARDER)/test_,broker_deaths.py chaos.py full_disk.py kills.py members.py)
 ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE) --ignore=$(FORWARDER)
 OPERATORS := tests/integration/operator
 # Most of these need a Kubernetes API and nothing else.
@@ -102,7 +104,9 @@ integration-replicas: setup
 integration-rollup: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) -m "not long" $(PYTEST)
 integration-forwarder: setup
-	$(BEHIND) $(PYTHON) -m pytest $(FORWARDER) -m "not long" $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(FORWARDER) $(TAKEOVERS:%=--ignore=%) -m "not long" $(PYTEST)
+integration-takeovers: setup
+	$(BEHIND) $(PYTHON) -m pytest $(TAKEOVERS) -m "not long" $(PYTEST)
 integration-console: setup
 	$(BEHIND) $(PYTHON) -m pytest $(CONSOLE) -m "not long" $(PYTEST)
 integration-kubernetes: setup

@@ -43,6 +43,7 @@ SMALL_BROKER = {
     "background.threads": "2",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",

@@ -277,7 +277,6 @@ class KraftLab(BrokersLab):
             zookeeper_login=None,
             extra_properties={
                 "offsets.topic.replication.factor": replicas,
-                "transaction.state.log.num.partitions": "3",
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": str(min(2, int(replicas))),
                 **self._rack(node_id),

@@ -53,6 +53,7 @@ class QueueWorld:
     names: QueueNames = field(init=False)
     metrics: ForwarderMetrics = field(default_factory=ForwarderMetrics)
     _producer: Producer | None = None
+    _positions: Consumer | None = None
 
     def __post_init__(self) -> None:
         self.names = QueueNames(self.prefix)
@@ -178,11 +179,10 @@ class QueueWorld:
 
     def position(self, level: str) -> tuple[int, PositionNote]:
         """The committed offset and its note."""
-        consumer = Consumer(
+        consumer = self._positions = self._positions or Consumer(
             {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": self.names.group}
         )
         found = consumer.committed([TopicPartition(level, 0)], patience(20))[0]
-        consumer.close()
         return found.offset, parse_note(found.metadata)
 
     def coordinator(self) -> int:
@@ -219,7 +219,6 @@ class Reader:
                 "group.id": f"{world.prefix}-reader",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 50,
                 "fetch.queue.backoff.ms": 10,
             }
         )

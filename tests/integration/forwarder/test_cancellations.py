@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from confluent_kafka import Producer
 
 from lab.process import patience, wait_until
 from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
-from tidegate.forwarder.cancellations import Cancellations
+from tidegate.forwarder.cancellations import NOTICE_MS, Cancellations
 from tidegate.queues.names import ID_HEADER, Guarantee
 
 pytestmark = pytest.mark.integration
@@ -21,7 +22,7 @@ _SETTINGS = {**APPEND_TIME, "cleanup.policy": "compact,delete"}
 @pytest.fixture
 def level(queue: QueueWorld) -> str:
     """A level of the queue, long enough to send and to cancel; it has its topics."""
-    seconds = round(patience(2))
+    seconds = math.ceil(NOTICE_MS / 1000 + patience(0.5))
     topic = queue.topic(queue.names.level_topic(seconds, 0).name, config=APPEND_TIME)
     queue.topic(queue.names.control_topic, config={**APPEND_TIME, "cleanup.policy": "compact"})
     queue.topic(queue.names.dead_topic)
@@ -32,12 +33,7 @@ def level(queue: QueueWorld) -> str:
 
 def write(queue: QueueWorld, keys: Sequence[bytes], value: bytes | None = b"x") -> None:
     """Write ids to the topic of cancellations."""
-    producer = Producer({"bootstrap.servers": queue.kafka.bootstrap_servers, "linger.ms": 5})
-    for number, key in enumerate(keys):
-        producer.produce(queue.names.cancelled_topic, value, key, partition=0)
-        if number % 50_000 == 49_999:
-            producer.flush(patience(30))
-    assert not producer.flush(patience(30))
+    queue.send(queue.names.cancelled_topic, [value] * len(keys), key=keys.__getitem__)
 
 
 def cancelled(queue: QueueWorld, level: str) -> float:
@@ -92,7 +88,6 @@ def test_where_cancellations_cannot_be_read_messages_with_an_id_wait_and_others_
         write(queue, [b"id-1"])
         queue.send(other, [b"without an id"])
         reader.until(1, timeout_seconds=60)
-        time.sleep(2)
         assert [one.value for one in reader.settled()] == [b"without an id"]
         producer.commit_transaction(patience(30))
         wait_until(

@@ -194,12 +194,13 @@ def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
 
     Readers wait for the end of a transaction for longer than Tidegate does by default: busy brokers
     may write it down seconds after the answer, and a reader leaves the transaction out until then.
+    One that is never ended costs each of its readers all of that time.
     """
     servers = tuple(kafka.bootstrap_servers.split(","))
     settings = KafkaConnection(servers, request_timeout_seconds=patience(10))
     world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
     world.clear()
-    with patch.object(log, "_MARKED_WITHIN_SECONDS", patience(2)):
+    with patch.object(log, "_MARKED_WITHIN_SECONDS", min(patience(0.75), 4.0)):
         yield world
     world.clear()
     world.close()

@@ -539,8 +539,8 @@ def test_200_partitions_on_50_brokers_leave_to_levels_what_they_may_not_take(
 
 def test_a_broker_is_written_at_most_once_in_15_seconds_however_the_load_swings() -> None:
     random = Random(11)
-    flows = [tuple(random.sample(range(1, 51), 2)) for _ in range(200)]
-    cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=50)
+    flows = [tuple(random.sample(range(1, 21), 2)) for _ in range(80)]
+    cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=20)
     cluster.decide()
     for _ in range(24):
         for broker in cluster.brokers:
@@ -551,8 +551,8 @@ def test_a_broker_is_written_at_most_once_in_15_seconds_however_the_load_swings(
     for at_seconds, change in cluster.changes:
         if change.resource.kind is ResourceKind.BROKER:
             written.setdefault(change.resource, set()).add(at_seconds)
-    assert len(written) == 50
-    assert sum(len(times) for times in written.values()) > 150, "nothing followed the load"
+    assert len(written) == 20
+    assert sum(len(times) for times in written.values()) > 60, "nothing followed the load"
     for resource, times in written.items():
         ordered = sorted(times)
         apart = [later - before for before, later in pairwise(ordered)]

@@ -181,11 +181,12 @@ def test_texts_of_a_source_are_its_comments_and_every_text_but_names_of_fields()
 
 
 def test_documents_decisions_and_code_are_read_and_measurements_are_not() -> None:
-    names = {name for name, _ in house.texts_for_people(ROOT)}
+    texts = dict(house.texts_for_people(ROOT))
+    names = set(texts)
     assert {"README.md", "docs/operations.md", "charts/tidegate/values.yaml"} <= names
     assert {"operator/tidegate/cli.py", "tests/unit/hands.py", "lab/process.py"} <= names
     assert "docs/adr/0033-simulated-days.md" in names
-    page = dict(house.texts_for_people(ROOT))["operator/tidegate/report/templates/page.html"]
+    page = texts["operator/tidegate/report/templates/page.html"]
     assert "Less certain members" in page
     assert not re.search(r"[<>{}]", page)
     assert not [name for name in names if "/measurements/" in name]
