@@ -32,9 +32,9 @@ console-picture: setup ## Take the README's picture of the console, while the ex
 	$(PYTHON) -m tools.console_picture
 
 .PHONY: console-states
-console-states: setup ## Take a picture of the console in each of its states, in light and dark, wide and narrow, into out/console-states/
+console-states: setup ## Take pictures of the console in each of its states, in light and dark, wide and narrow, into out/console-states/
 	mkdir -p out/console-states
-	CONSOLE_PICTURES=out/console-states $(PYTHON) -m pytest tests/integration/console/test_pages.py -k each_state $(PYTEST)
+	CONSOLE_PICTURES=out/console-states $(PYTHON) -m pytest tests/integration/console/test_pages.py -k "each_state or sideways" $(PYTEST)
 
 .PHONY: image
 image: setup ## Build the container image and its bill of materials into out/image/, without a container engine

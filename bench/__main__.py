@@ -28,6 +28,7 @@ from bench.control.ownership import deletion
 from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import world
+from bench.follower_reads import follower_read_figures
 from bench.limiter import limiter_figures
 from bench.queues import queue_figures
 from bench.replication.decide import replication_decide_figures
@@ -190,6 +191,7 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "two-owners": None,
         "many-policies": many_policies,
     },
+    "Reads from followers": {"follower-reads": follower_read_figures},
     "Throttling": {
         "throttle-reaction-1s": slightly_over,
         "throttle-reaction-15s": far_over_rarely_read,

@@ -72,8 +72,8 @@ def in_short(page: Page) -> str:
 def is_throttled(page: Page, level: str) -> bool:
     """Whether Now says that this level is throttled, in words and on its lane."""
     state = page.locator(f'tr[data-part="{level}"] .state')
-    is_lower = state.count() > 0 and state.inner_text() in ("Throttled", "Relaxing")
-    return is_lower and f"{level} throttled" in in_short(page)
+    is_lower = state.count() > 0 and state.inner_text() in ("Throttled", "Recovering")
+    return is_lower and bool(re.search(rf"{level} (throttled|recovering)", in_short(page)))
 
 
 def _keep(page: Page, name: str, out: Path) -> None:

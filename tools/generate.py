@@ -394,6 +394,8 @@ def _meaning(option: Any) -> Iterator[str]:
 
 SIMULATED_PICTURE = Path("docs/simulated-evening.svg")
 SIMULATED = Path("examples/simulate/evening-backfill.yaml")
+# the wheel has it, too: `tidegate console --play` plays it
+PLAYED = Path("operator/tidegate/commands/evening-backfill.yaml")
 
 
 def simulated_picture() -> str:
@@ -449,6 +451,7 @@ def main() -> int:
         CLI_PAGE: cli_page(),
         CHART_README: readme(**texts),
         SIMULATED_PICTURE: simulated_picture(),
+        PLAYED: SIMULATED.read_text(encoding="utf-8"),
         **{
             CHART_DIRECTORY / "dashboards" / f"{name}.json": dashboard_json(name)
             for name in declared()

@@ -27,7 +27,9 @@ from tidegate_logic.words import UNKNOWN, clock_words, rate_of_words, rate_words
 # that broker carries now.
 #
 # The cause is noted when a level is first throttled and stays until it is back at its contracts, so
-# that it names what began the episode.
+# that it names what began the episode. Where its first cut waits for its turn among the writes, the
+# cause is that of the pass that decided the cut: when it is written, nothing may be in need any
+# more.
 
 
 _NAMED_NICS = 3  # of a cause; the worst come first
@@ -47,18 +49,36 @@ def level_reports(
         counts[tier.level].update(map(_STATE, members))
     reports: list[LevelReport] = []
     causes: dict[Level, Cause] = {}
+    waiting = _levels_to_lower(decision.throttle)
     for level in Level:
         if not counts[level]:
             continue
         one = _report(level, counts[level])
-        if one.below_contract:
-            cause = before.get(level) or cause_of(decision.throttle, level, now_seconds=now_seconds)
+        if one.below_contract or level in waiting:
+            cause = before.get(level)
+            if cause is None or cause.is_waiting:
+                cause = cause_of(decision.throttle, level, now_seconds=now_seconds) or cause
             if cause is not None:
+                cause = replace(cause, is_waiting=not one.below_contract)
                 causes[level] = cause = _seen_again(cause, decision.throttle)
-                one = replace(one, because=cause.words, since_seconds=cause.at_seconds)
-            one = replace(one, now=_now_words(cause, decision.throttle))
+            if one.below_contract:
+                one = _with_cause(one, cause, decision.throttle)
         reports.append(one)
     return tuple(reports), causes
+
+
+def _with_cause(
+    one: LevelReport, cause: Cause | None, throttle: ThrottleDecision | None
+) -> LevelReport:
+    if cause is not None:
+        one = replace(one, because=cause.words, since_seconds=cause.at_seconds)
+    return replace(one, now=_now_words(cause, throttle))
+
+
+def _levels_to_lower(throttle: ThrottleDecision | None) -> frozenset[Level]:
+    """The levels with a member whose quota is to be lowered and is not yet."""
+    steps = () if throttle is None else throttle.steps.values()
+    return frozenset(step.level for step in steps if step.lowers)
 
 
 def _report(level: Level, states: Mapping[tuple[MemberState, Reason], int]) -> LevelReport:

@@ -104,6 +104,13 @@ def stopped_at(seconds: float, text: str | None = None) -> tuple[Console, Simula
     return console, console_source
 
 
+def held_for_a_while(console: Console, source: SimulatedSource) -> None:
+    """As if the policy had been like this for more than half a minute."""
+    source.now -= 40
+    console.policy(source.objects(), KEY)
+    source.now += 40
+
+
 # States
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidegate.prometheus.settings import MetricsSettings
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_EVENING = Path(__file__).with_name("evening-backfill.yaml")  # examples/simulate has it, too
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -80,14 +81,18 @@ class _Looker:
 def console(
     around: CommandContext,
     *,
-    play: Annotated[
-        str | None,
-        typer.Option(
-            "--play",
-            metavar="FILE",
-            help="Play the load in a file of `tidegate simulate`, without any cluster.",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="With --play: files of `tidegate simulate`. Unset: a busy evening on three "
+            "brokers.",
+            show_default=False,
         ),
     ] = None,
+    play: Annotated[
+        bool, typer.Option("--play", help="Play a simulated load, without any cluster.")
+    ] = False,
     speed: Annotated[
         int,
         typer.Option(
@@ -174,14 +179,20 @@ def console(
     if bounds.given != UNBOUNDED:
         around.policy_bounds = bounds.given
     listen = (host, port, tuple(browser_host or ()), tuple(forwarded_allow_ips or _LOOPBACK[:1]))
-    if play is not None:
+    if files and not play:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"{files[0]} is a file to play, which needs --play. Nothing was started. Use "
+            f"tidegate console --play {files[0]}, or leave the file out.",
+        )
+    if play:
         if login or namespace or audit_file:
             raise UserActionRequired(
                 Reason.INVALID_SPEC,
                 "--play shows a simulated load, so --login, --namespace and --audit-file have no "
                 "meaning with it. Nothing was started. Leave them out.",
             )
-        _play(around, play, speed, listen)
+        _play(around, files or [str(_EVENING)], speed, listen)
         return
     if host not in _LOOPBACK and not login:
         raise UserActionRequired(
@@ -275,7 +286,7 @@ def _serve(
 
 def _play(
     around: CommandContext,
-    file: str,
+    files: Sequence[str],
     speed: int,
     listen: tuple[str, int, tuple[str, ...], tuple[str, ...]],
 ) -> None:
@@ -285,7 +296,7 @@ def _play(
     with _libraries():
         from tidegate.commands.played_load import PlayedSource, moments
         from tidegate.console.server import Console, ConsoleSettings, serve
-    given = read_simulation([file], policy=None, standard_input=around.standard_input)
+    given = read_simulation(files, policy=None, standard_input=around.standard_input)
     for warning in given.warnings:
         Page(around.err).warn(warning)
     begun_seconds = time.time()

@@ -28,6 +28,7 @@ from tidegate.observe.broker_settings import (
     cordoned_brokers,
     cordoned_finding,
     has_scaled_fetch,
+    leaders_scale_reads,
     plugin_words,
     plugins_of,
 )
@@ -190,10 +191,13 @@ def login_words(
     """`as alice by scram-sha-512 with TLS`, `without a login, in plain text`."""
     if login is None:
         who = "without a login"
-    elif login.username is None:
+    elif login.username is not None:
+        who = f"as {login.username} by {login.type}"
+    elif login.type == "tls":
         who = "with a client certificate"
     else:
-        who = f"as {login.username} by {login.type}"
+        client = getattr(login, "client_id", None)
+        who = f"as client {client} by {login.type}" if client else f"by {login.type}"
     return f"{who} with TLS" if tls is not None else f"{who}, in plain text"
 
 
@@ -297,7 +301,14 @@ def _settings_findings(
     elif len(silent) < len(brokers):
         yield ok("plugin", "No broker replaces Kafka's quotas by a plugin.")
     reads = FollowerReads.of(brokers, settings)
-    if reads.selectors and has_scaled_fetch(source.declared.tiers or ()):
+    tiers = source.declared.tiers or ()
+    if reads.selectors and not leaders_scale_reads(tiers, source.declared.policy):
+        if has_scaled_fetch(tiers):
+            yield ok(
+                "followers",
+                f"{sentence(reads.finding())}. Declared racks or measured reads scale fetch.",
+            )
+    elif reads.selectors:
         yield warning(
             "followers",
             Reason.READS_FROM_FOLLOWERS,

@@ -48,8 +48,8 @@ tidegate audit --audit-file audit.jsonl --entity user=alice --since 2h
 # Sum up by level
 tidegate audit --audit-file audit.jsonl --summary
 = console
-# Open the console without a cluster
-tidegate console --play evening.yaml
+# Open the console without a cluster, on a simulated evening
+tidegate console --play
 # Show the policies of one namespace
 tidegate console -n streaming
 = simulate

@@ -83,7 +83,22 @@ def moments(
         found.append(Moment(at_seconds - scenario.epoch_seconds, observation, decision, objects))
 
     play(scenario, note)
-    return tuple(found)
+    return _until_the_load_ends(found)
+
+
+def _until_the_load_ends(passes: Sequence[Moment]) -> tuple[Moment, ...]:
+    """Without the passes at the end in which nothing is sent any more: they show an empty cluster.
+
+    All of them where nothing is ever sent.
+    """
+    last = max((n for n, one in enumerate(passes) if _is_loaded(one)), default=len(passes))
+    return tuple(passes[: last + 1])
+
+
+def _is_loaded(moment: Moment) -> bool:
+    readings = moment.observation.readings
+    nics = () if readings is None else readings.nic.values()
+    return any(spans[-1].bytes_per_second > 0 for spans in nics if spans)
 
 
 def write_statuses(

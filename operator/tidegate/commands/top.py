@@ -34,7 +34,7 @@ from tidegate.commands.top_rows import (
 )
 from tidegate.commands.words import listed_words, own_words
 from tidegate.errors import InvalidResource, TidegateError
-from tidegate.view.load import NicNow
+from tidegate.view.load import NicNow, state_words
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.throttle.nic_status import over_count_words
@@ -156,7 +156,7 @@ def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
         (_right("Fetch"), lambda row: _rate(row.fetch)),
         (_right("Produce"), lambda row: _rate(row.produce)),
         (_right("Delayed"), lambda row: _delay(row.delayed_seconds)),
-        (Column("State"), lambda row: "" if row.words is None else row.words.state),
+        (Column("State"), lambda row: "" if row.words is None else state_words(row.words.state)),
     )
 
 
@@ -188,7 +188,8 @@ def _quota(row: RateRow) -> str:
 def _why(row: RateRow, now_seconds: float) -> str:
     """The reason for a rate that is not at its contract, and since when."""
     if row.is_below and row.entry is not None:
-        return f"{row.entry.reason.value} {ago_words(now_seconds - row.entry.written_at_seconds)}"
+        ago = ago_words(now_seconds - row.entry.written_at_seconds)
+        return f"{state_words(row.entry.reason.value)} {ago}"
     return "" if row.report.state in AT_CONTRACT else row.report.state.value
 
 

@@ -28,9 +28,10 @@ from tidegate.console.markup import (
 from tidegate.console.parts import Kept, Page, Part
 from tidegate.console.sentences import levels_send
 from tidegate.view.load import NicNow
-from tidegate.view.policy import MemberNow, PolicyNow
+from tidegate.view.policy import MemberNow, PolicyNow, seconds_of
 from tidegate_logic.model import Level
-from tidegate_logic.words import UNKNOWN, rate_words
+from tidegate_logic.throttle.nic_status import Pressure
+from tidegate_logic.words import UNKNOWN, rate_of_words, rate_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def broker_page(
         return Part("head", head), Part("none", Markup("<p>There is no such live broker.</p>"))
     return (
         Part("head", head),
-        *(Part(f"nic {nic.direction.value}", _filled(now, nic)) for nic in nics),
+        *(Part(f"nic {nic.direction.value}", _filled(now, nic, history)) for nic in nics),
         *([shares_chart(now, nics, history, kept, choices, f"broker {broker}")] if nics else ()),
         *_members(now, broker),
     )
@@ -79,9 +80,22 @@ def slices_of(nic: NicNow) -> Sequence[Slice]:
     )
 
 
-def _filled(now: PolicyNow, nic: NicNow) -> Markup:
+def _begun(now: PolicyNow, nic: NicNow, history: History) -> str:
+    """Since when it is so, and for one that is over with how much that began."""
+    at = seconds_of(nic.since)
+    if at is None:
+        return ""
+    words = f"{nic.pressure.value} since {since(nic.since, now.now_seconds)}"
+    points = history.nic(now.key, (nic.broker, nic.direction), now.now_seconds - at + 30)
+    first = next((share for when, share in reversed(points) if when <= at + 1), None)
+    if nic.pressure is Pressure.OVER and nic.limit and (first or 0.0) > 1:
+        words += f", then {rate_of_words((first or 0.0) * nic.limit, nic.limit)}"
+    return words
+
+
+def _filled(now: PolicyNow, nic: NicNow, history: History) -> Markup:
     title = f"{nic.direction.value.capitalize()}: {_words(nic)}"
-    begun = f"{nic.pressure.value} since {since(nic.since, now.now_seconds)}. " if nic.since else ""
+    said = "; ".join(filter(None, (_begun(now, nic, history), nic.why)))
     slices = slices_of(nic)
     whole = max(nic.limit or 0, nic.bytes_per_second or 0.0, 1.0)
     bars = joined(
@@ -111,9 +125,8 @@ def _filled(now: PolicyNow, nic: NicNow) -> Markup:
         Column("Rate", lambda one: rate(one.bytes_per_second), "right"),
         Column("Share of it", share, "right"),
     )
-    inside = Markup('<p>{}{}</p><span class="stack{}" aria-hidden="true">{}{}</span>{}').format(
-        begun,
-        nic.why,
+    inside = Markup('<p>{}</p><span class="stack{}" aria-hidden="true">{}{}</span>{}').format(
+        f"{said}." if said else "",
         "" if nic.is_known else " hatched",
         bars if nic.is_known else "",
         mark,
@@ -140,7 +153,9 @@ def _members(now: PolicyNow, broker: int) -> Iterator[Part]:
         key=lambda one: -one.by_broker[broker],
     )
     if not found:
-        text = Markup("<p>No member is known to transfer anything through this broker.</p>")
+        is_measured = any(nic.broker == broker and nic.foreign is not None for nic in now.nics)
+        words = "No member transfers anything" if is_measured else "Unknown: who transfers"
+        text = Markup("<p>{} through this broker.</p>").format(words)
         yield Part("members", section("members", "Members", text))
         return
     columns: Columns[MemberNow] = (

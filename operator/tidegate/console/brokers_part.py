@@ -221,10 +221,10 @@ def shares_chart(
                 f"broker {nic.broker} {nic.direction.value}",
                 history.nic(now.key, (nic.broker, nic.direction), choices.seconds),
                 ("over" if (nic.broker, nic.direction) in over else "quiet") if is_many else "",
-                groups[nic.broker],
+                groups[nic.broker] if len(groups) > 1 else n,
                 nic.limit,
             )
-            for nic in nics
+            for n, nic in enumerate(nics)
         ]
         chart = Chart(
             key,

@@ -55,6 +55,7 @@ class _Series:
     times: "array[float]" = field(default_factory=lambda: array("d"))
     rates: "array[float]" = field(default_factory=lambda: array("f"))
     quotas: "array[float]" = field(default_factory=lambda: array("f"))
+    brokers: int = 1  # how many it used when that was known last
 
     def add(self, at: float, rate: float | None, quota: float | None) -> None:
         self.times.append(at)
@@ -188,8 +189,9 @@ class History:
             mine.members_at = at
             for one in now.members:
                 series = mine.members.setdefault((one.key, one.direction), _Series())
+                series.brokers = len(one.by_broker) or series.brokers
                 # a quota is that of each broker, and the rate that of all
-                quota = None if one.quota is None else one.quota * max(1, len(one.by_broker))
+                quota = None if one.quota is None else one.quota * series.brokers
                 series.add(at, one.sends, quota)
             here = {(one.key, one.direction) for one in now.members}
             for gone in mine.members.keys() - here:

@@ -22,7 +22,8 @@ from tidegate.console.markup import (
     table_row,
 )
 from tidegate.console.parts import Part
-from tidegate.console.sentences import age_of
+from tidegate.console.sentences import age_of, cause_of
+from tidegate.view.load import RELAXING
 from tidegate.view.policy import KAFKA, KUBERNETES, EventNow, LevelNow, PolicyNow
 from tidegate_logic.model import Level
 from tidegate_logic.words import UNKNOWN, clock_words
@@ -31,7 +32,7 @@ _WORDS_OF_LEVEL: Final = {
     "Contract": "at the contracted rate",
     "Stepping": "stepping down to an edited contract",
     "Throttled": "throttled because a broker is over its limit",
-    "Relaxing": "on the way back to its contracts",
+    RELAXING: "raised step by step to its contracts",
     "Contended": "another writer keeps changing a quota",
 }
 _NO_TIER: Final = "no tier"
@@ -60,7 +61,11 @@ def lanes(now: PolicyNow, history: History, choices: Choices) -> Part:
             ),
             "lane",
         ),
-        Column("Because", lambda one: one.because or _WORDS_OF_LEVEL.get(one.state, ""), "why"),
+        Column(
+            "Because",
+            lambda one: cause_of(now, one) or _WORDS_OF_LEVEL.get(one.state, ""),
+            "why",
+        ),
     )
     there = {one.level: one for one in now.levels}
     if there:
@@ -94,7 +99,7 @@ _LEGEND: Final = Markup('<p class="legend" aria-hidden="true">{}</p>').format(
         for one, words in (
             ("Contract", "contracted rate"),
             ("Throttled", "throttled"),
-            ("Relaxing", "on the way back"),
+            (RELAXING, "recovering"),
             ("Stepping", "stepping down"),
             ("Contended", "contended"),
             ("none", "not known"),

@@ -63,6 +63,13 @@ export default {
       const field = event.target.closest("input[data-choice]");
       if (field) this.choose(field.dataset.choice, field.value);
     });
+    // NiceGUI's popup says that the server is gone; a tab in the background says it, too
+    const popup = document.getElementById("popup");
+    const said = () => {
+      if (popup.ariaHidden === "false") document.title = "no connection - Tidegate";
+      else this.arrived();
+    };
+    if (popup) new MutationObserver(said).observe(popup, { attributeFilter: ["aria-hidden"] });
     this.arrived();
   },
   methods: {

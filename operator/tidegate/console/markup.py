@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup, escape
 
 from tidegate.console.parts import ROWS
+from tidegate.view.load import state_words
 from tidegate.view.policy import seconds_of
 from tidegate_logic.words import UNKNOWN, age_words, clock_words, rate_words
 
@@ -153,5 +154,5 @@ def section(name_: str, title: str, inside: Markup, *, age: str = "") -> Markup:
 def state(word: str, missing: str = "") -> Markup:
     """The state of a level or member, in its colour."""
     return Markup('<span class="state state-{}">{}</span>').format(
-        word.lower() or missing, word or UNKNOWN
+        word.lower() or missing, state_words(word) or UNKNOWN
     )

@@ -24,6 +24,7 @@ from tidegate.console.markup import (
 )
 from tidegate.console.members_part import member_columns, member_parts
 from tidegate.console.parts import Kept, Page, Part
+from tidegate.console.sentences import cause_of
 from tidegate.view.policy import MemberNow, PolicyNow
 from tidegate_logic.model import QuotaKey
 from tidegate_logic.quota_values import quota_words
@@ -58,11 +59,15 @@ def member_page(
         if first.override
         else Markup("")
     )
-    head = Markup("<div><h2>{} <small>{} of tier {}</small></h2><p>{}</p>{}{}</div>").format(
+    level = next((known for known in now.levels if known.level is first.level), None)
+    cause = cause_of(now, level) if level and any(one.is_throttled for one in ways) else ""
+    why = Markup("<p>Why: {}.</p>").format(cause) if cause else Markup("")
+    head = Markup("<div><h2>{} <small>{} of tier {}</small></h2><p>{}</p>{}{}{}</div>").format(
         name(first.name),
         first.level.value,
         name(first.tier_key),
         Markup('<bdi class="name">{}</bdi>').format(str(first.entity)),
+        why,
         leaders,
         override,
     )
@@ -84,8 +89,12 @@ def _counted(leaders: int) -> str:
 def _member_chart(now: PolicyNow, one: MemberNow, history: History, scale: str) -> Markup:
     """Its rate and quota; its contract where there is room for it, or on demand."""
     points = list(history.member(now.key, one.key, one.direction))
+    title = one.way.capitalize()
+    if len(points) < 2:
+        text = "<div><h3>{}</h3><p>Its rate is drawn from the second reading on.</p></div>"
+        return Markup(text).format(title)  # noqa: S704  # a literal
     # by the points and not by the clock: it changes when there is something new
-    begin, end = (points[0][0], points[-1][0]) if points else (now.now_seconds, now.now_seconds)
+    begin, end = points[0][0], points[-1][0]
     seconds = max(60.0, end - begin)
     lines = [
         Line("rate", [(at, sends) for at, sends, _ in points], "rate"),
@@ -115,7 +124,7 @@ def _member_chart(now: PolicyNow, one: MemberNow, history: History, scale: str) 
         ceiling=near if is_far and scale == "quota" else None,
     )
     return Markup("<div><h3>{}</h3>{}{}</div>").format(
-        one.way.capitalize(), choose, figure_of(chart, Markup("{}.").format(words))
+        title, choose, figure_of(chart, Markup("{}.").format(words))
     )
 
 

@@ -5,6 +5,7 @@ Pure. Ten rows at first; a filter finds any other, and heads sort.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from markupsafe import Markup
@@ -25,9 +26,10 @@ from tidegate.console.markup import (
     unknown,
 )
 from tidegate.console.parts import Kept, Part
-from tidegate.console.sentences import age_of, nobody_elsewhere
+from tidegate.console.sentences import age_of, began, nobody_elsewhere
+from tidegate.view.load import state_words
 from tidegate.view.policy import KUBERNETES, MemberNow, PolicyNow
-from tidegate_logic.model import Mode
+from tidegate_logic.model import Level, Mode
 from tidegate_logic.words import counted, rate_of_words
 
 _TOP: Final = 10
@@ -92,20 +94,29 @@ def _found(
 
 
 def _searched(one: MemberNow) -> str:
-    return f"{one.name} {one.tier_key} {one.entity} {one.state} {one.level.value}".casefold()
+    state_ = state_words(one.state)
+    return f"{one.name} {one.tier_key} {one.entity} {state_} {one.level.value}".casefold()
 
 
 def member_parts(now: PolicyNow, members: Sequence[MemberNow], kept: Kept) -> tuple[Part, ...]:
     """A row for each member and way."""
-    columns = member_columns(now, Choices())
-    return tuple(_member_part(now, columns, one, kept) for one in members)
+    columns, causes = member_columns(now, Choices()), _causes(now)
 
+    def row(one: MemberNow) -> Part:
+        return Part(f"{one.key} {one.way}", table_row(columns, one))
 
-def _member_part(now: PolicyNow, columns: Columns[MemberNow], one: MemberNow, kept: Kept) -> Part:
-    name_ = f"{one.key} {one.way}"
-    return kept.piece(
-        f"member {name_}", (now.key, one), lambda: Part(name_, table_row(columns, one))
+    return tuple(
+        kept.piece(
+            f"member {one.key} {one.way}",
+            (now.key, one, causes.get(one.level)),
+            partial(row, one),
+        )
+        for one in members
     )
+
+
+def _causes(now: PolicyNow) -> Mapping[Level, str]:
+    return {level.level: began(now, level) for level in now.levels}
 
 
 _SORTED_BY: Final[Mapping[str, Callable[[MemberNow], tuple[object, ...]]]] = {
@@ -126,6 +137,12 @@ def _sorted(members: Sequence[MemberNow], choices: Choices) -> Sequence[MemberNo
 
 def member_columns(now: PolicyNow, choices: Choices | None = None) -> Columns[MemberNow]:
     """With `choices`, their heads sort."""
+    causes = _causes(now)
+
+    def why(one: MemberNow) -> str:
+        """What it is throttled for, before what that means for its quota."""
+        cause = causes.get(one.level) if one.is_throttled else ""
+        return f"{cause}; {one.message}" if cause else one.message
 
     def column(
         head: str, cell: Callable[[MemberNow], object], sort: str = "", kind: str = ""
@@ -144,7 +161,7 @@ def member_columns(now: PolicyNow, choices: Choices | None = None) -> Columns[Me
         column("Contract, all brokers", _contract, "contract", "right"),
         column("Delayed by Kafka", lambda one: _delayed(one.delayed_seconds), "delay", "right"),
         column("State", lambda one: state(one.state, "unknown"), "state"),
-        column("Why", lambda one: one.message, "", "why"),
+        column("Why", why, "", "why"),
     )
 
 

@@ -30,7 +30,7 @@ from tidegate.console.members_part import below
 from tidegate.console.parts import Kept, Page, Part
 from tidegate.console.queues_part import queues_of
 from tidegate.console.sentences import THROTTLEABLE, age_of, levels_send
-from tidegate.view.load import NicNow, RawObject
+from tidegate.view.load import NicNow, RawObject, state_words
 from tidegate.view.policy import KUBERNETES, EventNow, OverrideNow, PolicyNow
 from tidegate_logic.model import Level
 from tidegate_logic.words import UNKNOWN, age_words, clock_words
@@ -155,7 +155,7 @@ def findings(now: PolicyNow) -> Markup:
     columns: Columns[RawObject] = (
         Column("Condition", lambda one: str(one.get("type")), HEAD),
         Column("Status", lambda one: str(one.get("status"))),
-        Column("Reason", lambda one: str(one.get("reason"))),
+        Column("Reason", lambda one: state_words(str(one.get("reason")))),
         Column("Message", lambda one: str(one.get("message")), "why"),
     )
     problems = joined(Markup("<li>{}</li>").format(one) for one in now.problems)

@@ -98,6 +98,7 @@ class ViewerPage:
         self._has_lost_rights = False
         self._named: Any = None
         self._play_button: Any = None
+        self._player_words: Any = None
 
     # What every page has
 
@@ -144,7 +145,7 @@ class ViewerPage:
 
         player.begin()
         with ui.element("div").classes("player").props('role="toolbar" aria-label="Player"'):
-            ui.html("This load is simulated. No cluster is asked.", sanitize=False)
+            self._player_words = ui.html("", sanitize=False).props('role="status"')
 
             def pressed() -> None:
                 if player.is_over:
@@ -172,9 +173,14 @@ class ViewerPage:
         player = self._console.player
         if player is not None:
             is_over = player.is_over
-            words = "Play again" if is_over else "Play on" if player.is_paused else "Pause"
+            words = "Play it again" if is_over else "Play on" if player.is_paused else "Pause"
             if self._play_button.text != words:
                 self._play_button.set_text(words)
+                self._player_words.set_content(
+                    "<strong>The simulated load is over.</strong> This is how it ended."
+                    if is_over
+                    else "This load is simulated. No cluster is asked."
+                )
 
     def _links(self) -> str:
         query = f"?policy={quote(self._policy, safe='')}" if self._policy else ""

@@ -3,17 +3,25 @@
 Pure: from what is known of one policy to sentences, the most urgent first.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from markupsafe import Markup
 
-from tidegate.console.markup import broker_link, joined, member_link, page_link, rate, since
-from tidegate.view.load import NicNow
-from tidegate.view.policy import KUBERNETES, LevelNow, MemberNow, PolicyNow
+from tidegate.console.markup import broker_link, joined, member_link, rate, since
+from tidegate.view.load import RELAXING, NicNow
+from tidegate.view.policy import (
+    KUBERNETES,
+    STEADY_SECONDS,
+    LevelNow,
+    MemberNow,
+    PolicyNow,
+    seconds_of,
+)
 from tidegate_logic.model import Level
 from tidegate_logic.reasons import Reason
-from tidegate_logic.words import UNKNOWN, age_words, rate_of_words
+from tidegate_logic.words import UNKNOWN, age_words, clock_words, rate_of_words, rate_words
 
 
 def age_of(now: PolicyNow, *inputs: str) -> str:
@@ -86,12 +94,14 @@ def _who_is_throttled(now: PolicyNow) -> Iterable[Markup]:
     for level in sorted({one.level for one in throttled}, reverse=True):
         mine = [one for one in throttled if one.level is level]
         said = next((one for one in now.levels if one.level is level), None)
-        yield Markup("<strong>{} throttled</strong>: {}{}{}.{}").format(
+        why = "" if said is None else cause_of(now, said)
+        yield Markup("<strong>{} {}</strong>: {}{}{}.{}").format(
             level.value,
+            "recovering" if said is not None and said.state == RELAXING else "throttled",
             _named(now.key, mine),
             _of_contracts(mine),
             "" if said is None else _level_since(now, said),
-            "" if said is None else _began(said),
+            f" Why: {why}." if why else "",
         )
     changing = {one.key for one in now.would_change}
     others = {
@@ -144,21 +154,52 @@ def _levels_known_last(now: PolicyNow) -> str:
 
 _SINCE: Final = {
     "Throttled": "throttled since",
-    "Relaxing": "on the way back since",
+    RELAXING: "recovering since",
     "Stepping": "stepping down since",
 }
 
 
 def _level_since(now: PolicyNow, level: LevelNow) -> str:
-    """Since when it is in this state; `Because` in the table has when it all began."""
-    words = _SINCE.get(level.state, "").removeprefix("throttled ")
-    return f", {words} {since(level.since, now.now_seconds)}" if words and level.since else ""
+    """Since when it is in this state; its cause has when it all began."""
+    is_known = level.state in _SINCE and level.since
+    return f", since {since(level.since, now.now_seconds)}" if is_known else ""
 
 
-def _began(level: LevelNow) -> str:
-    """Which broker began it. How it is there now is in its tile, and of now."""
-    first = level.because.partition("; now ")[0]
-    return f" Why: {first}." if first else ""
+# "since 08:05:06 UTC broker 1 egress 98 of 80 MB/s; now 78 MB/s": the operator renews what comes
+# after "now" once a minute, so a page says what it knows itself
+_BEGAN: Final = re.compile(r"since (\S+ UTC) (.*)")
+_NIC: Final = re.compile(r"broker (\d+) (egress|ingress)")
+
+
+def began(now: PolicyNow, level: LevelNow) -> str:
+    """The reading for which a level was throttled, and when that was; "" = it is not throttled.
+
+    Where it was throttled again in one episode, also the reading of that time, from its Event.
+    """
+    words = level.because.partition("; now ")[0]
+    if words.startswith("now "):  # what is carried now is never given as the cause
+        return "the operator has no record of the cause"
+    found = _BEGAN.fullmatch(words)
+    return f"{found[2]} at {found[1]}{_again(now, level)}" if found else words
+
+
+def _again(now: PolicyNow, level: LevelNow) -> str:
+    since_seconds = seconds_of(level.since) if level.state == "Throttled" else None
+    for event in now.events if since_seconds is not None else ():
+        found = re.search(
+            rf"{level.level.value} is throttled again: [^;]*; now ([^;]*)", event.note
+        )
+        if found and abs(event.at_seconds - (since_seconds or 0.0)) < STEADY_SECONDS:
+            return f", {found[1]} at {clock_words(event.at_seconds)}"
+    return ""
+
+
+def cause_of(now: PolicyNow, level: LevelNow) -> str:
+    """What began the throttling of a level, and what these NICs carry now."""
+    words = began(now, level)
+    carried = {(str(nic.broker), nic.direction.value): nic.bytes_per_second for nic in now.nics}
+    rates = [rate_words(carried.get(place)) for place in _NIC.findall(words)]
+    return f"{words}; now {', '.join(rates)}" if rates else words
 
 
 def _of_contracts(members: Sequence[MemberNow]) -> Markup:
@@ -193,18 +234,16 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
             str(now.condition("Ready").get("message") or "")
         )
     if now.over:
-        throttling = now.condition("Throttling")
-        if throttling.get("reason") in CANNOT:
+        if now.is_spent:
             too_much = Markup(", ").join(map(_too_much, now.over[:3]))
             return Markup(
-                "It is <strong>not enough, and quotas cannot help</strong>: {}. Excess: {}{}. {}"
+                "It is <strong>not enough, and quotas cannot help</strong>: {}. Excess: {}{}."
             ).format(
-                CANNOT[throttling["reason"]],
+                _CANNOT[now.condition("Throttling")["reason"]],
                 too_much,
                 f" and {len(now.over) - 3} more" if len(now.over) > 3 else "",
-                _what_would(now.key),
             )
-        said = Markup(" ").join(_would_help(now.key, nic) for nic in now.over[:3])
+        said = Markup(" ").join(map(_would_help, now.over[:3]))
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
     if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
@@ -213,15 +252,10 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
     return Markup("No action needed.")
 
 
-CANNOT: Final = {
+_CANNOT: Final = {
     Reason.QUOTA_EXHAUSTED.value: "every tier below L0 is throttled as far as allowed",
     Reason.QUOTA_CANNOT_HELP.value: "no tier below L0 transfers enough there",
 }
-
-
-def _what_would(policy_key: str) -> Markup:
-    link = page_link("/what-if", policy_key, "What if")
-    return Markup("Try another limit, other leaders or fewer clients on {}.").format(link)
 
 
 def _too_much(nic: NicNow) -> Markup:
@@ -231,7 +265,7 @@ def _too_much(nic: NicNow) -> Markup:
     )
 
 
-def _would_help(policy_key: str, nic: NicNow) -> Markup:
+def _would_help(nic: NicNow) -> Markup:
     """Whether members that may be throttled send more through this NIC than is too much."""
     where = f"Broker {nic.broker} {nic.direction.value} is"
     too_much = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
@@ -245,9 +279,8 @@ def _would_help(policy_key: str, nic: NicNow) -> Markup:
     if sent >= too_much:
         words = "{}; L1 to L3 send {} there and can be throttled."
         return Markup(words).format(over, rate(sent))  # noqa: S704  # a literal
-    return Markup(
-        "{}, and L1 to L3 send only {} there: <strong>quotas cannot help</strong>. {}"
-    ).format(over, rate(sent), _what_would(policy_key))
+    words = "{}, and L1 to L3 send only {} there: <strong>quotas cannot help</strong>."
+    return Markup(words).format(over, rate(sent))  # noqa: S704  # a literal
 
 
 THROTTLEABLE: Final = tuple(level for level in Level if level is not Level.L0)

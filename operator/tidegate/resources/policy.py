@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tidegate.resources.access import MAX_RULES, AllowedEntities, AllowedTiers, NamespaceName
 from tidegate.resources.authentication import (
+    AWS_NEEDS_TLS,
     CERTIFICATE_NEEDS_TLS,
     KafkaAuthentication,
     PrometheusAuthentication,
@@ -161,6 +162,7 @@ class KafkaCluster(SchemaModel):
             holds=lambda kafka: kafka.ledger_topic is None or kafka.zookeeper is None,
         ),
         CERTIFICATE_NEEDS_TLS,
+        AWS_NEEDS_TLS,
     )
 
     @property

@@ -20,6 +20,14 @@ _BELOW_CONTRACT: Final = frozenset({LevelState.THROTTLED.value, LevelState.RELAX
 _NEVER_SEEN: Final[Mapping[int, Pressure]] = {}
 
 
+RELAXING: Final = "Relaxing"  # the code in a status, and of a quota's reason
+
+
+def state_words(code: str) -> str:
+    """A state or reason as people read it: every page and table says it with the same word."""
+    return "Recovering" if code == RELAXING else code
+
+
 @dataclass(frozen=True, slots=True)
 class NicNow:
     """One broker's NIC one way, in bytes/s; without `limit` it is a broker that has none.

@@ -22,7 +22,7 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare, object_key
-from tidegate.view.load import Load, NicNow, RawObject, level_words
+from tidegate.view.load import RELAXING, Load, NicNow, RawObject, level_words, state_words
 from tidegate.view.queues import QueueNow, queues_now
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberState
 from tidegate_logic.model import (
@@ -210,7 +210,8 @@ class PolicyNow:
     """Everything that pages show of one policy. `events` are the newest first, `queues` the worst.
 
     At `judged_until_seconds` a reading becomes too old or counts at last, and what was judged by it
-    is judged again.
+    is judged again. `cannot_help_since`: since when it is known, without a break, that the operator
+    has nothing left to throttle; None = it has.
     """
 
     key: str
@@ -236,6 +237,7 @@ class PolicyNow:
     events: tuple[EventNow, ...] = ()
     events_problem: str = ""
     queues: tuple[QueueNow, ...] = ()
+    cannot_help_since: float | None = field(default=None, compare=False)  # of earlier moments
 
     @property
     def readings(self) -> Readings | None:
@@ -267,6 +269,12 @@ class PolicyNow:
         return tuple(one for one in self.nics if one.pressure is Pressure.OVER)
 
     @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left to throttle, and not for a moment between two steps."""
+        since = self.cannot_help_since
+        return since is not None and self.now_seconds - since >= STEADY_SECONDS
+
+    @property
     def is_held(self) -> bool:
         """Whether the operator says that nothing changes: it lacks an input, or is paused."""
         said = self.condition("Ready")
@@ -288,6 +296,8 @@ def policy_keys(objects: Objects) -> tuple[str, ...]:
 _GOES_ON: Final = frozenset(
     {Reason.REMOVAL_HELD.value, Reason.CONTENDED.value, Reason.WRITE_BUDGET_SPENT.value}
 )
+_CANNOT_HELP: Final = frozenset({Reason.QUOTA_EXHAUSTED.value, Reason.QUOTA_CANNOT_HELP.value})
+STEADY_SECONDS: Final = 30.0  # so long something holds before a page changes its verdict for it
 KUBERNETES, OPERATOR, PROMETHEUS, KAFKA = "Kubernetes", "Operator", "Prometheus", "Kafka"
 _KUBERNETES_FRESH_SECONDS: Final = 15.0
 _MOST_EVENTS: Final = 100  # of a policy; the API server forgets them after an hour
@@ -321,7 +331,11 @@ def policy_now(
         if is_same and before.is_still_judged_by(measured, now_seconds):
             return _later(before, objects, now_seconds)
         declared = before.declared if is_same else None
-    return _joined(raw, tiers, overrides, objects, measured, now_seconds, reader, declared)
+    found = _joined(raw, tiers, overrides, objects, measured, now_seconds, reader, declared)
+    if found.condition("Throttling").get("reason") not in _CANNOT_HELP:
+        return found
+    since = None if before is None else before.cannot_help_since
+    return replace(found, cannot_help_since=min(now_seconds, since or now_seconds))
 
 
 def _are_same(now: Sequence[RawObject], before: Sequence[RawObject]) -> bool:
@@ -442,16 +456,15 @@ def _members(
         for raw in raw_tiers
         for one in (raw.get("status") or {}).get("members") or ()
     }
-    levels = level_words(status)
-    throttled = {level for level, said in levels.items() if said.state == "Throttled"}
+    levels = {level: said.state for level, said in level_words(status).items()}
     for tier in tiers:
         for member in tier.members:
             said = statuses.get((tier.key, member.name), {})
-            yield from _ways(load, tier, member, said, tier.level in throttled)
+            yield from _ways(load, tier, member, said, levels.get(tier.level, ""))
 
 
 def _ways(
-    load: Load, tier: Tier, member: Member, status: RawObject, level_is_throttled: bool
+    load: Load, tier: Tier, member: Member, status: RawObject, level_state: str
 ) -> Iterator[MemberNow]:
     quotas, contracts, permitted, targets = (
         status.get(one) or {} for one in ("quota", "contractTotal", "permittedTotal", "target")
@@ -469,22 +482,26 @@ def _ways(
             continue
         # a throttle stays while the policy is paused
         is_lowered = quota is not None and target is not None and quota < target
+        is_throttled = (
+            is_lowered and level_state == MemberState.THROTTLED
+            if is_held
+            else has_quota and state == MemberState.THROTTLED
+        )
         yield MemberNow(
             *(tier.key, member.name, tier.level, member.entity, way),
             *client,
-            state,
+            # a level is recovering when all its throttled members are
+            RELAXING if level_state == RELAXING and not is_held and is_throttled else state,
             str(status.get("message") or ""),
             quota,
             contract,
             _number(permitted.get(name)),
             status.get("leaders"),
-            str(status.get("leaderSkew") or ""),
+            _skew(status),
             str(status.get("override") or ""),
             is_known,
             target,
-            is_lowered and level_is_throttled
-            if is_held
-            else has_quota and state == MemberState.THROTTLED,
+            is_throttled,
         )
 
 
@@ -598,10 +615,17 @@ def event_now(raw: RawObject) -> EventNow:
         seconds_of(at) or 0.0,
         str(raw.get("type") or ""),
         f"{regarding.get('kind')} {regarding.get('name')}",
-        str(raw.get("reason") or ""),
+        state_words(str(raw.get("reason") or "")),
         str(raw.get("note") or ""),
         str((metadata.get("annotations") or {}).get(PASS_ANNOTATION) or ""),
     )
+
+
+def _skew(status: RawObject) -> str:
+    """The skew of leaders, and that of fetch where consumers read from followers."""
+    leaders, fetch = (str(status.get(name) or "") for name in ("leaderSkew", "fetchSkew"))
+    by = str(status.get("fetchBy") or "").lower()
+    return f"{leaders} (fetch {fetch} by {by})" if fetch else leaders
 
 
 def _number(value: object) -> int | None:

@@ -210,7 +210,9 @@ def test_each_state_reads_right(shown: Shown, watched: Watched, state: str) -> N
     console-states`) each is a picture there, in light and dark, wide and narrow.
     """
     seconds, bend, texts = STATES[state]
-    bend(shows(shown, seconds))
+    source = shows(shown, seconds)
+    bend(source)
+    simulated.held_for_a_while(shown.console, source)
     text = opened(shown, watched)
     for one in texts:
         assert one in text
@@ -319,6 +321,7 @@ def test_what_if_says_who_is_throttled_and_prints_what_to_apply(
     shows(shown)
     opened(shown, watched, "/what-if")
     page = watched.page
+    expect(page.locator("fieldset legend")).to_have_text(["Brokers", "A member", "A tier"])
     page.get_by_label("Egress limit of every broker").fill("40M")
     play = page.get_by_role("button", name="Play ten minutes")
     page.evaluate(
@@ -497,16 +500,50 @@ def test_all_of_it_is_reached_by_keyboard(shown: Shown, watched: Watched) -> Non
     page.wait_for_selector("ul[aria-label='In short']")
 
 
-def test_narrow_pages_have_cards_and_do_not_scroll_sideways(shown: Shown, browser) -> None:  # type: ignore[no-untyped-def]
+def large(source: SimulatedSource) -> None:
+    """50 brokers and 1000 members, of which 80 are throttled."""
+    source.objects_now = large_objects(50, 1000, source.now)
+    source.measured_now = large_measured(50, 1000, source.now)
+
+
+BY_SIGHT = {
+    "calm": (200.0, lambda _: None),
+    "throttling": (THROTTLED_AT, lambda _: None),
+    "over": (OVER_AT, lambda _: None),
+    "exhausted": (THROTTLED_AT, simulated.exhausted),
+    "contended": (THROTTLED_AT, simulated.contended),
+    "unknown": (THROTTLED_AT, simulated.without_prometheus),
+    "50x1000": (10.0, large),
+}
+
+
+@pytest.mark.parametrize("state", BY_SIGHT)
+def test_no_page_scrolls_sideways_in_any_state(shown: Shown, watched: Watched, state: str) -> None:
+    """With CONSOLE_PICTURES=FOLDER (`make console-states`) each is a picture there, too."""
+    seconds, bend = BY_SIGHT[state]
+    source = shows(shown, seconds)
+    bend(source)
+    simulated.held_for_a_while(shown.console, source)
+    source.lines = tuple(simulated.audit_lines(30))
+    folder, page = os.environ.get("CONSOLE_PICTURES"), watched.page
+    for path in ("/", "/broker", "/member", "/what-if", "/history", "/policies"):
+        page.set_viewport_size({"width": 420, "height": 800})
+        opened(shown, watched, path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420, path
+        for region in page.locator(".scroll").all():
+            assert region.evaluate("one => one.scrollWidth - one.clientWidth") <= 1, path
+        for scheme, width in product(("light", "dark"), (1400, 420) if folder else ()):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(400)
+            name = f"every-{state}-{path.strip('/') or 'now'}-{scheme}-{width}.png"
+            page.screenshot(path=Path(str(folder)) / name, full_page=True)
+
+
+def test_narrow_pages_have_cards(shown: Shown, browser) -> None:  # type: ignore[no-untyped-def]
     shows(shown)
     context = browser.new_context(viewport={"width": 400, "height": 800})
     page = context.new_page()
-    for path in ("/", "/broker", "/member", "/what-if", "/history", "/policies"):
-        page.goto(shown.address + path)
-        page.wait_for_selector(".page")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
-        for region in page.locator(".scroll").all():
-            assert region.evaluate("one => one.scrollWidth - one.clientWidth") <= 1, path
     page.goto(shown.address)
     why = page.get_by_role("region", name="Members").locator("td.why").first
     assert why.bounding_box()["width"] > 250  # type: ignore[index]
@@ -604,8 +641,7 @@ def test_many_brokers_are_squares_in_order_and_unknown_ones_are_picked_out(
 
 def test_members_are_filtered_and_sorted(shown: Shown, watched: Watched) -> None:
     source = shows(shown, 10.0)
-    source.objects_now = large_objects(50, 1000, source.now)
-    source.measured_now = large_measured(50, 1000, source.now)
+    large(source)
     opened(shown, watched)
     page = watched.page
     rows = page.get_by_role("region", name="Members").locator("tbody tr")

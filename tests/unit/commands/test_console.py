@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import requests
+from hatchling.builders.wheel import WheelBuilder
 
 from lab.network import free_port
 from lab.process import patience
+from tidegate.commands.console import _EVENING
 
 KUBECONFIG = """
 apiVersion: v1
@@ -47,12 +49,21 @@ def test_other_machines_are_let_in_only_with_a_login(tmp_path: Path) -> None:
     assert "Nothing was started" in said
 
 
-EVENING = Path(__file__).parents[3] / "examples" / "simulate" / "evening-backfill.yaml"
+ROOT = Path(__file__).parents[3]
+EVENING = ROOT / "examples" / "simulate" / "evening-backfill.yaml"
+
+
+def test_the_wheel_has_the_evening_that_is_played_without_a_file() -> None:
+    builder = WheelBuilder(str(ROOT))
+    packed = {file.distribution_path: file.path for file in builder.recurse_included_files()}
+    place = Path(packed["tidegate/commands/evening-backfill.yaml"])
+    assert place.read_bytes() == EVENING.read_bytes()
+    assert place == _EVENING
 
 
 def test_a_load_is_played_without_any_cluster(tmp_path: Path) -> None:
     port = free_port()
-    process = started(tmp_path, f"--play={EVENING}", f"--port={port}", "--speed=60")
+    process = started(tmp_path, "--play", f"--port={port}", "--speed=60")
     try:
         address, text, until = f"http://127.0.0.1:{port}/", "", time.monotonic() + patience(60)
         while "This load is simulated" not in text and time.monotonic() < until:
@@ -63,7 +74,7 @@ def test_a_load_is_played_without_any_cluster(tmp_path: Path) -> None:
                 time.sleep(0.1)
         assert "This load is simulated" in text
         assert "mode Enforce" in text
-        second = started(tmp_path, f"--play={EVENING}", f"--port={port}")
+        second = started(tmp_path, "--play", str(EVENING), f"--port={port}")
         _, said = second.communicate(timeout=patience(60))
         assert second.returncode == 1
         assert f"cannot listen on port {port}" in said
@@ -74,7 +85,7 @@ def test_a_load_is_played_without_any_cluster(tmp_path: Path) -> None:
 
 
 def test_a_played_load_has_no_logins_namespaces_or_trails(tmp_path: Path) -> None:
-    process = started(tmp_path, f"--play={EVENING}", "--login")
+    process = started(tmp_path, "--play", "--login")
     _, said = process.communicate(timeout=patience(60))
     assert process.returncode == 1
     assert "--login" in said
@@ -82,11 +93,18 @@ def test_a_played_load_has_no_logins_namespaces_or_trails(tmp_path: Path) -> Non
 
 
 def test_a_file_that_cannot_be_played_is_refused_before_anything_is_served(tmp_path: Path) -> None:
-    process = started(tmp_path, "--play=missing.yaml")
+    process = started(tmp_path, "--play", "missing.yaml")
     _, said = process.communicate(timeout=patience(60))
     assert process.returncode == 1
     assert "missing.yaml" in said
     assert "The console is at" not in said
+
+
+def test_a_file_without_play_is_refused_with_the_command_that_plays_it(tmp_path: Path) -> None:
+    process = started(tmp_path, "evening.yaml")
+    _, said = process.communicate(timeout=patience(60))
+    assert process.returncode == 1
+    assert "tidegate console --play evening.yaml" in " ".join(said.split())
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="no signals here")

@@ -10,16 +10,24 @@ Bend = Callable[[SimulatedSource], None]
 THROTTLED_AT: Final = 640.0  # seconds: L3 and L2 are throttled for brokers 1 to 3
 JUST_OVER_AT: Final = 306.0  # the first pass that sees broker 1 over its limit
 
-# of the banner: its tone, and its word, which is in the title too
-TONES: Final[dict[str, tuple[str, str]]] = {
-    "Prometheus away": ("watch", "unknown"),
-    "Kafka away": ("watch", "held"),
-    "API server away": ("watch", "unknown"),
-    "Observe": ("over", "over"),
-    "paused": ("watch", "paused"),
-    "contended": ("watch", "contended"),
-    "exhausted": ("spent", "nothing left"),
-    "delay queues": ("watch", "throttling"),
+# of the banner: its tone, its word, which is in the title too, and what to do next
+TONES: Final[dict[str, tuple[str, str, str]]] = {
+    "Prometheus away": ("watch", "unknown", "Check Prometheus and its targets"),
+    "Kafka away": ("watch", "held", "tidegate doctor streaming/orders says what it lacks."),
+    "API server away": ("watch", "unknown", "Check the API server"),
+    "Observe": ("over", "over", "Check what Enforce would change, below; then set spec.mode"),
+    "paused": ("watch", "paused", "To go on: set spec.suspend to false."),
+    "contended": (
+        "watch",
+        "contended",
+        "Stop that writer, then: tidegate resync streaming/orders.",
+    ),
+    "exhausted": (
+        "spent",
+        "nothing left",
+        "Add capacity, move leaders away or lower an L0 contract. Try it on What if",
+    ),
+    "delay queues": ("watch", "throttling", "Nothing to do: contracts return step by step when"),
 }
 
 STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
@@ -113,7 +121,6 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
             "Broker 1 egress is over its limit: 69.2 MB/s of 60 MB/s, since 08:07:11 (3 min).",
             "It is not enough, and quotas cannot help: every tier below L0 is throttled as far as "
             "allowed. Excess: broker 1 egress 9.2 MB/s",
-            "Try another limit, other leaders or fewer clients on What if.",
             "What no quota can help with",
         ),
     ),

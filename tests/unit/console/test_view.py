@@ -12,6 +12,7 @@ from tidegate.console import broker_page, brokers_part, markup, member_page, now
 from tidegate.console.banner import banner, strip
 from tidegate.console.choices import Choices
 from tidegate.console.history import History, Past
+from tidegate.console.levels_part import lanes
 from tidegate.console.parts import Kept, page_html
 from tidegate.console.server import Console
 from tidegate.console.source import read_past
@@ -77,6 +78,32 @@ def test_what_fills_a_broker_is_all_of_it_and_its_members_are_in_order_of_bytes(
     assert "There is no such live broker" in page
 
 
+def test_a_broker_that_went_over_has_the_reading_of_then_and_one_without_readings_says_so() -> None:
+    console, source, now = at(308)
+    page = page_html(broker_page.broker_page(now, 1, console.history, Kept(), Choices()))
+    assert re.search(
+        r"Over since 08:05:06 \(1 s\), then 98 of 80 MB/s; \d of 3 samples above\.", page
+    )
+    simulated.without_prometheus(source)
+    now = now_of(console, source)
+    page = page_html(broker_page.broker_page(now, 1, console.history, Kept(), Choices()))
+    assert re.search(r"Unknown since [\d:]+ \(0 s\); its newest reading is \d+ s old", page)
+    assert "Unknown: who transfers through this broker." in page
+
+
+def test_a_member_without_readings_has_words_and_not_an_empty_chart() -> None:
+    console, _, now = at(640)
+    ways = [one for one in now.members if one.name == "backfill"]
+    levels = member_page.not_looked_at("")
+    assert 'data-key="member fetch"' in page_html(
+        member_page.member_page(now, ways, console.history, levels)
+    )
+    page = page_html(member_page.member_page(now, ways, History(), levels))
+    assert "Its rate is drawn from the second reading on." in page
+    assert "data-chart" not in page
+    assert "Why: broker 1 egress 98 of 80 MB/s at 08:05:06 UTC, 88.4 MB/s at 08:09:11; now " in page
+
+
 def test_the_state_of_a_level_is_that_of_its_members() -> None:
     console, source, _ = at(640)
     simulated.contended(source)
@@ -89,6 +116,21 @@ def test_the_state_of_a_level_is_that_of_its_members() -> None:
     )
     states = {one.level: one.state for one in now_of(console, source).levels}
     assert (states[Level.L3], states[Level.L0]) == ("Throttled", "Contract")
+
+
+def test_lanes_are_always_four_with_times_and_colours_named_and_one_broker_has_a_frame() -> None:
+    console, _, now = at(640)
+    part = lanes(now, console.history, Choices())
+    assert part.rows is not None
+    assert [row.name for row in part.rows] == ["L0", "L1", "L2", "L3", "events", "ticks"]
+    assert "no tier" in str(part.rows[1])
+    assert str(part.rows[-1]).count('<b style="left:') == 5
+    assert set(re.findall(r'<i class="state-(\w+)"', part.html)) == {
+        "contract", "throttled", "relaxing", "stepping", "contended", "none"
+    }  # fmt: skip
+    tiles = brokers_part.heat(now, Kept(), Choices()).rows or ()
+    assert [tile.name for tile in tiles] == ["1", "2", "3"]
+    assert sum('class="tile worst"' in tile.html for tile in tiles) == 1
 
 
 @pytest.mark.parametrize(
@@ -132,7 +174,7 @@ def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
     little = replace(now.over[0], by_level={Level.L0: 60e6, Level.L2: 5e6})
     poor = said(replace(now, nics=(little,)))
     assert "quotas cannot help" in poor
-    assert 'fewer clients on <a href="/what-if?policy=streaming%2Forders">What if</a>' in poor
+    assert '<a href="/what-if?policy=streaming%2Forders">Try it on What if</a>' in poor
     unmeasured = replace(now.over[0], foreign=None)
     assert "which clients cause that is unknown" in said(replace(now, nics=(unmeasured,)))
     swings = replace(now.over[0], bytes_per_second=60e6)
@@ -190,6 +232,9 @@ def test_history_keeps_gaps_and_forgets_after_its_time() -> None:
     assert console.history.nic(KEY, (1, Direction.EGRESS), 60)[0][0] >= source.now - 60
     member = list(console.history.member(KEY, "streaming/reports/backfill", Direction.EGRESS))
     assert member[-1][1] is None
+    assert member[-1][2] == member[-2][2] == 3 * 4_320_000, (
+        "of three brokers, also without a reading"
+    )
     assert EPOCH <= member[0][0] <= EPOCH + 5
     assert History().levels(KEY) == {}
     states = [span.state for span in console.history.levels(KEY)[Level.L3]]

@@ -309,7 +309,7 @@ def test_a_throttled_level_has_the_reading_that_began_it_and_what_is_carried_now
     stage.run()
     assert because(stage, policy) == f"{began}; now 49.3 MB/s"
     text = stage.message(policy, "Throttling")
-    assert text == f"L3 below its contracts (1 of 1 member): {began}; now 49.3 MB/s"
+    assert text == f"L3 throttled (1 of 1 member): {began}; now 49.3 MB/s"
     golden(text)
 
 

@@ -56,6 +56,19 @@ def test_no_mute_is_longer_than_the_policy_allows_by_much(episode: Play) -> None
     assert 5 <= max(mute.seconds for one in episode.seconds for mute in one.mutes) <= 16
 
 
+def test_a_level_whose_first_cut_waited_for_its_turn_names_the_load_it_was_decided_on(
+    episode: Play,
+) -> None:
+    """L3 and L2 are lowered in one round, one write after the other: the second has a cause, too."""
+    first: dict[Level, str] = {}
+    for one in episode.passes:
+        for report in one.decision.levels:
+            if report.below_contract:
+                first.setdefault(report.level, report.because)
+    assert {Level.L3, Level.L2} <= first.keys()
+    assert all(cause.startswith("broker ") for cause in first.values()), first
+
+
 def test_the_same_scenario_plays_the_same() -> None:
     one = scenario(*STEP, seconds=120)
     assert play(one) == play(one)

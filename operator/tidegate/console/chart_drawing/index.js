@@ -134,7 +134,7 @@ function optionsOf(data, width) {
       min: 1000 * data.begin,
       max: 1000 * data.end,
       splitNumber: width < 500 ? 3 : 8,
-      axisLabel: { ...quiet, hideOverlap: true, formatter: (ms) => clock(ms, { begin: 0, end: 9e9 }) },
+      axisLabel: { ...quiet, hideOverlap: true, formatter: (ms) => new Date(ms).toISOString().slice(11, data.end - data.begin < 600 ? 19 : 16) },
       axisLine: { lineStyle: { color: colour("--line") } },
     },
     yAxis: {
@@ -142,7 +142,7 @@ function optionsOf(data, width) {
       min: 0,
       max: data.ceiling ?? (data.unit === "share" ? Math.ceil(highest * 4) / 4 : undefined),
       interval: data.unit === "share" ? 0.25 : undefined,
-      axisLabel: { ...quiet, formatter: (one) => (data.unit === "share" ? `${Math.round(100 * one)} %` : rateWords(one)) },
+      axisLabel: { ...quiet, showMaxLabel: data.ceiling === null, formatter: (one) => (data.unit === "share" ? `${Math.round(100 * one)} %` : rateWords(one)) },
       splitLine: { lineStyle: { color: colour("--line"), opacity: 0.6 } },
     },
     series: [...seriesOf(data), overlay(data, width)],
@@ -156,7 +156,11 @@ function shown(figure) {
   if (!chart) {
     chart = echarts.init(plot);
     drawn.add(chart);
-    new ResizeObserver(() => chart.isDisposed() || chart.resize()).observe(plot);
+    new ResizeObserver(() => {
+      if (chart.isDisposed() || !plot.isConnected) return;
+      chart.resize();
+      shown(plot.closest("[data-chart]")); // labels that have room differ
+    }).observe(plot);
     let at = -1;
     plot.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

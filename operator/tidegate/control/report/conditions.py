@@ -240,11 +240,7 @@ def _unmeasured_words(result: PassResult) -> str:
 
 
 def _level_words(one: LevelReport, because: str) -> str:
-    what = (
-        "on the way back to its contracts"
-        if one.state is LevelState.RELAXING
-        else "below its contracts"
-    )
+    what = "recovering" if one.state is LevelState.RELAXING else "throttled"
     return (
         f"{one.level.value} {what} ({one.below_contract} of "
         f"{counted(one.members, 'member')}){f': {because}' if because else ''}"

@@ -235,7 +235,7 @@ def replication_events(
 def level_events(
     previous: Mapping[str, Any], levels: Iterable[LevelReport]
 ) -> tuple[EventDraft, ...]:
-    """One Event for levels newly throttled, one for those on their way back, one for those back."""
+    """One Event for levels newly throttled, one for those recovering, one for those back."""
     earlier = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
     changes: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
@@ -249,7 +249,7 @@ def level_events(
                 f"{f': {words}' if words else ''}"
             )
         elif one.state is LevelState.RELAXING and before != one.state.value:
-            changes[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
+            changes[Reason.RELAXING].append(f"{one.level.value} is recovering")
         elif not one.below_contract and before in _BELOW_CONTRACT:
             changes[Reason.RELEASED].append(f"{one.level.value} is at its contracts again")
     kinds = ((Reason.THROTTLED, WARNING), (Reason.RELAXING, NORMAL), (Reason.RELEASED, NORMAL))
