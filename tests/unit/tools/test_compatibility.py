@@ -55,6 +55,7 @@ def test_a_result_is_read_as_it_was_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tally = Tally("4.4-kraft")
+    assert tally in {tally}, "pytest keeps its plugins in sets"
     areas = tally.areas
     for area in areas.values():
         tally.passed[area] = 2
