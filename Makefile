@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR ?= $(CACHE)/tidegate-lab/mypy
 
 ##@ Use
 .PHONY: demo
-demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API, and report its usage (DEMO=quick: a short run; KAFKA=4.3-kraft: without ZooKeeper)
+demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API, and report its usage (DEMO=quick: a short run; KAFKA=4.4-kraft: without ZooKeeper)
 	$(PYTHON) -m demo
 
 .PHONY: setup
@@ -117,6 +117,14 @@ test-long: setup ## Run the tests that take minutes each: a migration to KRaft, 
 	$(PYTHON) -m pytest tests/integration -m long -n 4 --dist loadfile $(PYTEST)
 	$(PYTHON) -m pytest tests/unit -k "not bad_days" -n auto --maxprocesses=4 --hypothesis-profile=thorough $(PYTEST)
 
+.PHONY: test-kafka
+test-kafka: setup ## Run what every version of Kafka must pass on one of them (KAFKA=4.4-kraft; any other name lists them)
+	$(PYTHON) -m tests.kafka_versions "$(KAFKA)" $(PYTEST)
+
+.PHONY: compatibility
+compatibility: setup ## Take the results of test-kafka into docs/, README's line and docs/compatibility.md
+	$(PYTHON) -m tools.compatibility --take
+
 .PHONY: simulate
 simulate: setup ## Play days full of faults with the whole operator in virtual time (SEED=1 SEEDS=200; one seed prints its steps)
 	$(PYTHON) -m tests.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),$(if $(SEED),1,200)) --jobs $(or $(JOBS),1) \
@@ -131,6 +139,11 @@ kraft-kills: setup ## Kill operator, broker, controller and ledger's leader on a
 kraft-stops: setup ## Stop the writing replica in the middle of batches until another one has taken over, on a Kafka without ZooKeeper (STOPS=50 SEED=<number>)
 	$(PYTHON) -m lab prepare
 	KRAFT_STOPS=$(or $(STOPS),50) KRAFT_STOPS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_kraft_stops.py -s $(PYTEST)
+
+.PHONY: soak
+soak: setup ## Nine brokers and two replicas for hours with a kill every few minutes, in pieces of 80 minutes (HOURS=8 KAFKA=4.4-kraft SEED=<number> SOAK=--fresh)
+	$(PYTHON) -m lab prepare
+	LAB_KAFKA=$(or $(KAFKA),4.4-kraft) $(PYTHON) -m tests.soak --hours $(or $(HOURS),1) --seed $(or $(SEED),1) $(SOAK)
 
 .PHONY: move-kills
 move-kills: setup ## Kill operator, broker, controller and the tool while partitions move under throttles (KILLS=100 SEED=<number>)
@@ -201,6 +214,7 @@ check: setup ## Lint, types, import rules, budgets, generated files up to date, 
 	$(PYTHON) -m tools.generate --check
 	$(PYTHON) -m tools.argocd_health --check
 	$(PYTHON) -m tools.imports_table --check
+	$(PYTHON) -m tools.compatibility --check
 	@$(MAKE) --no-print-directory docs
 
 .PHONY: docs
@@ -217,6 +231,7 @@ generate: setup ## Write every generated file again (crds/, docs/, charts/, depl
 	$(PYTHON) -m tools.generate
 	$(PYTHON) -m tools.argocd_health
 	$(PYTHON) -m tools.imports_table
+	$(PYTHON) -m tools.compatibility
 
 .PHONY: demo-pictures
 demo-pictures: setup ## Take the pictures of docs/ out of the report of the last demo (REPORT=<file>; read the difference)

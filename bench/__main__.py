@@ -28,6 +28,7 @@ from bench.control.ownership import deletion
 from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import world
+from bench.follower_reads import follower_read_figures
 from bench.limiter import limiter_figures
 from bench.queues import queue_figures
 from bench.replication.decide import replication_decide_figures
@@ -72,6 +73,7 @@ ROLLUPS: Mapping[str, Part] = {
 
 PAGE = Path("docs/benchmarks.md")
 RECORDS = Path("bench/measured")
+SOAK = RECORDS / "soak.md"  # out/soak/table.md of a long run
 _STOLEN_PERCENT = 5.0
 
 
@@ -106,7 +108,8 @@ def _write_page(records: Records) -> None:
         title: [record for name in parts if (record := records.read(name)) is not None]
         for title, parts in SECTIONS.items()
     }
-    PAGE.write_text(page(known), encoding="utf-8")
+    soak = SOAK.read_text(encoding="utf-8") if SOAK.exists() else ""
+    PAGE.write_text(page(known, soak), encoding="utf-8")
 
 
 def _measure(name: str, records: Records, note: str) -> bool:
@@ -188,6 +191,7 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "two-owners": None,
         "many-policies": many_policies,
     },
+    "Reads from followers": {"follower-reads": follower_read_figures},
     "Throttling": {
         "throttle-reaction-1s": slightly_over,
         "throttle-reaction-15s": far_over_rarely_read,

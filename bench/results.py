@@ -262,10 +262,10 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Machine = tuple[tuple[str, str], ...]
 
 
-def page(sections: Mapping[str, Sequence[Record]]) -> str:
+def page(sections: Mapping[str, Sequence[Record]], soak: str = "") -> str:
     """The page as Markdown: the records of each section, and the machines of all of them.
 
-    A section without records is left out.
+    A section without records is left out. `soak` is the table of `make soak`.
     """
     letters = dict(
         zip(
@@ -299,7 +299,7 @@ be measured again with the `bench/` of that commit (`git worktree add ../bench-t
 
 {_machines(letters)}
 
-{measured}
+{measured}{f"{chr(10)}## Hours on nine brokers{chr(10)}{chr(10)}{soak}" if soak else ""}
 ## Others
 
 | what | figure | source |

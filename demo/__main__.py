@@ -3,7 +3,7 @@
 It sets everything up, plays a broker's death (experiment 1) and a broker over its limit (2 and 3),
 rolls the usage of these up (4), moves partitions beside a client (5, which needs root), and takes
 everything away again. Beside 2 and 3, messages that may wait are held back and sent later (6).
-Environment: DEMO=quick for the short one; KAFKA=4.3-kraft or 3.9-kraft for a Kafka without
+Environment: DEMO=quick for the short one; KAFKA=4.4-kraft or 3.9-kraft for a Kafka without
 ZooKeeper. Exit codes: 0 every bound kept, 1 a bound missed or a part failed, 2 an unknown DEMO or
 KAFKA, 130 interrupted. Outputs: out/demo/report.html, summary.json (also kept for each Kafka),
 operator.log, audit.jsonl (see `tidegate audit`), usage-tables/ (see `tidegate rollup show`) and

@@ -28,7 +28,8 @@ from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import kube_binary
 from lab.network import free_port
 from lab.operator import LISTENS_ON, console_command, operator_command
-from lab.packages import KAFKA_3, KAFKA_4, kafka_jars
+from lab.packages import KAFKAS as VERSIONS
+from lab.packages import kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
 
@@ -209,9 +210,8 @@ class KafkaKind:
 
 # What the environment variable KAFKA may say.
 KAFKAS = {
-    "3.9-zookeeper": KafkaKind(KAFKA_3, has_zookeeper=True),
-    "3.9-kraft": KafkaKind(KAFKA_3, has_zookeeper=False),
-    "4.3-kraft": KafkaKind(KAFKA_4, has_zookeeper=False),
+    name: KafkaKind(version, has_zookeeper=name.endswith("-zookeeper"))
+    for name, version in VERSIONS.items()
 }
 DEFAULT_KAFKA = "3.9-zookeeper"
 _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")

@@ -1,6 +1,6 @@
 """A whole Kafka in KRaft mode: brokers and controllers, in the same processes or in their own.
 
-    with KraftLab(version=KAFKA_4, brokers=3, users=("alice",)) as kafka:
+    with KraftLab(brokers=3, users=("alice",)) as kafka:
         kafka.create_topic("orders", assignment=[[1, 2], [2, 3], [3, 1]])
         kafka.broker(3).kill()
 
@@ -36,7 +36,7 @@ from lab.kafka import (
     use_as_labs_do,
 )
 from lab.network import Namespace, Network, free_port
-from lab.packages import KAFKA_4, kafka_jars
+from lab.packages import chosen_kraft, kafka_jars
 from lab.process import Process, wait_until
 
 _STORAGE_TOOL = "kafka.tools.StorageTool"
@@ -174,18 +174,20 @@ class Controller(Node):
 class KraftLab(BrokersLab):
     """Brokers 1..n with their controllers; a context manager that returns once all serve.
 
+    Their version is by default that of `chosen_kraft`.
+
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
-    added to the settings of every node, and `racks` has the rack of each broker; `jars` gives other
-    jars than those of this Kafka. Namespaces need root; `beside` puts them on the network of
-    another lab, which has to end later.
+    added to the settings of every node and `java_options` to those of its JVM, and `racks` has the
+    rack of each broker; `jars` gives other jars than those of this Kafka. Namespaces need root;
+    `beside` puts them on the network of another lab, which has to end later.
     """
 
     def __init__(
         self,
         *,
-        version: str = KAFKA_4,
+        version: str | None = None,
         brokers: int = 1,
         controllers: int = 0,
         namespaces: bool = False,
@@ -193,16 +195,18 @@ class KraftLab(BrokersLab):
         users: Sequence[str] = (),
         racks: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
         jars: Callable[[], Path] | None = None,
     ) -> None:
         super().__init__(users=users, racks=racks)
-        self.version = version
-        self._jars = jars or partial(kafka_jars, version)
+        self.version = version or chosen_kraft()
+        self._jars = jars or partial(kafka_jars, self.version)
         self._broker_ids = range(1, brokers + 1)
         self._controller_ids = range(_FIRST_CONTROLLER_ID, _FIRST_CONTROLLER_ID + controllers)
         self._wants_namespaces = namespaces
         self._beside = beside
         self._server_properties = dict(server_properties or {})
+        self._java_options = tuple(java_options)
         self._controllers: dict[int, Controller] = {}
 
     def _open(self, stack: ExitStack) -> None:
@@ -279,6 +283,7 @@ class KraftLab(BrokersLab):
                 **self._rack(node_id),
                 **self._server_properties,
             },
+            java_options=self._java_options,
             jars=self._jars,
         )
 
@@ -298,8 +303,9 @@ class KraftLab(BrokersLab):
 # with ZooKeeper. Those of Kafka 3.9 start from what a broker with ZooKeeper loads.
 
 
-def record_kraft_archives(version: str = KAFKA_4) -> None:
+def record_kraft_archives() -> None:
     """Record them unless the cache has them, in some ten seconds. A failure is only reported."""
+    version = chosen_kraft()
     try:
         java.entry(kafka_jars(version), record=partial(_record, version))
     except (LabError, KafkaException, OSError) as failure:

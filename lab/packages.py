@@ -158,22 +158,41 @@ FILES = Path(__file__).parent / "kafka_files"
 JMX_RULES = FILES / "jmx_rules.yml"
 KAFKA_3 = "3.9.2"  # the last that can keep its metadata in ZooKeeper
 KAFKA_4 = "4.3.1"
-_POMS = {KAFKA_3: FILES / "pom.xml", KAFKA_4: FILES / "pom-4.xml"}
+KAFKA_4_4 = "4.4.0"
+# What KAFKA may name, for the demo, `make test-kafka` and `make soak`.
+KAFKAS = {
+    "3.9-zookeeper": KAFKA_3,
+    "3.9-kraft": KAFKA_3,
+    "4.3-kraft": KAFKA_4,
+    "4.4-kraft": KAFKA_4_4,
+}
+# One of these names: the version of every `KraftLab` that is given none.
+CHOSEN = "LAB_KAFKA"
 _DOWNLOAD_TIMEOUT_SECONDS = 600
+
+
+def chosen_kraft() -> str:
+    """The version that `LAB_KAFKA` of the environment names, if it has no ZooKeeper; else 4.3.1."""
+    name = os.environ.get(CHOSEN, "")
+    return KAFKAS[name] if name.endswith("-kraft") else KAFKA_4
 
 
 def kafka_jars(version: str = KAFKA_3) -> Path:
     """The directory with all jars; about 60 MB are downloaded when the cache has none."""
     return cache.entry(
         _entry_name(version),
-        [_POMS[version].read_bytes()],
+        [_pom(version).read_bytes()],
         build=lambda content: _download(version, content),
     )
 
 
 def is_downloaded(version: str = KAFKA_3) -> bool:
     """Whether `kafka_jars` would return at once."""
-    return cache.find(_entry_name(version), [_POMS[version].read_bytes()]) is not None
+    return cache.find(_entry_name(version), [_pom(version).read_bytes()]) is not None
+
+
+def _pom(version: str) -> Path:
+    return FILES / ("pom.xml" if version == KAFKA_3 else "pom-4.xml")
 
 
 def _entry_name(version: str) -> str:
@@ -187,11 +206,12 @@ def jmx_agent(jars: Path) -> Path:
 
 def _download(version: str, content: Path) -> None:
     say(_entry_name(version), f"downloading Kafka {version} with Maven, about 60 MB")
-    shutil.copy(_POMS[version], content.parent / "pom.xml")
+    shutil.copy(_pom(version), content.parent / "pom.xml")
     _maven(
         content,
         "-f",
         str(content.parent / "pom.xml"),
+        f"-Dkafka.version={version}",
         "dependency:copy-dependencies",
         "-DincludeScope=runtime",
         f"-DoutputDirectory={content}",
@@ -202,8 +222,9 @@ _QUOTA_PLUGIN = "io.strimzi:kafka-quotas-plugin:0.3.1"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
-def with_quota_plugin(version: str = KAFKA_4) -> Path:
-    """The jars of this Kafka with Strimzi's quota plugin, a class that replaces Kafka's quotas."""
+def with_quota_plugin() -> Path:
+    """`chosen_kraft` with Strimzi's quota plugin, a class that replaces Kafka's quotas."""
+    version = chosen_kraft()
 
     def build(content: Path) -> None:
         _copy(_QUOTA_PLUGIN, content)
@@ -212,7 +233,7 @@ def with_quota_plugin(version: str = KAFKA_4) -> Path:
 
     return cache.entry(
         f"kafka-jars-{version}-quota-plugin",
-        [_POMS[version].read_bytes(), _QUOTA_PLUGIN],
+        [_pom(version).read_bytes(), _QUOTA_PLUGIN],
         build=build,
     )
 
@@ -236,6 +257,7 @@ def _maven(content: Path, *arguments: str) -> None:
         "mvn",
         "-B",
         "-ntp",
+        "--strict-checksums",  # a jar that is not what its repository says ends the build
         "-Dstyle.color=never",
         f"-Dmaven.repo.local={work / 'repository'}",
         *arguments,

@@ -111,12 +111,12 @@ class OnKubernetes:
         for number in range(TIERS):
             self.wait(partial(self._tier_reports, f"tier-{number}"), "every status")
 
-    def wait_for_member(self, rate: int) -> None:
+    def wait_for_member(self, quota: int) -> None:
         """Return once the status shows this quota of the member that `raise_contract` raises."""
 
         def shows() -> bool:
             member = self.read("businesstiers", "tier-0")["status"]["members"][0]
-            return bool(member.get("quota", {}).get("produce") == rate)
+            return bool(member.get("quota", {}).get("produce") == quota)
 
         self.wait(shows, "the status of the change", poll_seconds=0.1)
 

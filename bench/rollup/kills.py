@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
@@ -322,7 +321,9 @@ class Siege:
         self._disk = disk
         self._store = (disk.path if disk else folder) / "store"
         self._numbers = 0
-        self._java = java_options(folder / "spark.jsa", self._argv(folder / "first"))
+        self._java = java_options(
+            folder / "spark.jsa", CLUSTER.rollup_argv(prometheus.url, folder / "first")
+        )
         self._early_seconds, self._late_seconds, self._expected = self._reference()
 
     def strike(self, blow: Blow, outcome: Outcome, *, afresh: bool) -> bool:
@@ -394,25 +395,8 @@ class Siege:
     def _run(self, folder: Path) -> Process:
         self._numbers += 1
         log_path = self._folder / "logs" / f"run-{self._numbers}.log"
-        return process.start(
-            "rollup", self._argv(folder), log_path=log_path, environment=self._java, niceness=0
-        )
-
-    def _argv(self, folder: Path) -> list[str]:
-        start, end = (
-            datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
-            for at_ms in (CLUSTER.start_ms, CLUSTER.end_ms)
-        )
-        argv = [
-            sys.executable,
-            "-m",
-            "tidegate",
-            "rollup",
-            "run",
-            "--prometheus",
-            self._prometheus.url,
-        ]
-        return [*argv, "--from", start, "--to", end, "--out", str(folder)]
+        argv = CLUSTER.rollup_argv(self._prometheus.url, folder)
+        return process.start("rollup", argv, log_path=log_path, environment=self._java, niceness=0)
 
 
 def besieged(seed: int, blows: int) -> Outcome:

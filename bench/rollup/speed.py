@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -361,10 +360,9 @@ def cold_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
     """`tidegate rollup run` of one hour, from the start of its process to the last table."""
     cluster = cluster or SyntheticCluster(BEGIN_MS)
     with _serving(cluster) as (url, folder):
-        costs = sorted(
-            (_cold(url, cluster, folder / str(number)) for number in range(3)),
-            key=lambda cost: cost.seconds,
-        )
+        runs = (cluster.rollup_argv(url, folder / str(number)) for number in range(3))
+        each = [cost_of(run, timeout_seconds=_TIMEOUT_SECONDS) for run in runs]
+        costs = sorted(each, key=lambda cost: cost.seconds)
     middle = costs[1]
     what = f"one hour of {_size(cluster)}, cold, by `tidegate rollup run`"
     spread = (
@@ -504,29 +502,6 @@ def _warm(url: str, cluster: SyntheticCluster, folder: Path, *, rounds: int) -> 
         [tuple(one) for one in printed["quantiles"]],
         cost,
     )
-
-
-def _cold(url: str, cluster: SyntheticCluster, folder: Path) -> Cost:
-    start, end = (
-        datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
-        for at_ms in (cluster.start_ms, cluster.end_ms)
-    )
-    argv = [
-        sys.executable,
-        "-m",
-        "tidegate",
-        "rollup",
-        "run",
-        "--prometheus",
-        url,
-        "--from",
-        start,
-        "--to",
-        end,
-        "--out",
-        str(folder),
-    ]
-    return cost_of(argv, timeout_seconds=_TIMEOUT_SECONDS)
 
 
 def _address(folder: Path) -> str:

@@ -5,6 +5,7 @@ does what broker n modulo `_MADE` does, and each hour is the first one again, be
 takes longer than measuring.
 """
 
+import sys
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from tidegate.rollup.fold.windows import WINDOW_MS, Windows
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
 from tidegate.rollup.transport.encoding import packed
+from tidegate_logic.words import rfc3339_ms
 
 # A real Prometheus whose history a benchmark writes: nothing is scraped, and samples lie as they
 # would after hours of scraping.
@@ -367,6 +369,12 @@ class SyntheticCluster:
             len(made.samples.throttle_times) for made in self._made[0].values()
         )
         return series * self.hours * HOUR_MS // SCRAPE_MS
+
+    def rollup_argv(self, url: str, folder: Path) -> list[str]:
+        """The command that rolls all of it up, from that Prometheus into that folder."""
+        span = ["--from", rfc3339_ms(self.start_ms), "--to", rfc3339_ms(self.end_ms)]
+        run = [sys.executable, "-m", "tidegate", "rollup", "run"]
+        return [*run, "--prometheus", url, *span, "--out", str(folder)]
 
     def made(self, broker: int) -> dict[Direction, MadeDirection]:
         """What this broker (from 1 on) moved in the first hour."""

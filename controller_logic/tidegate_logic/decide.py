@@ -9,8 +9,9 @@ The order of a pass:
                    contracts/recommend
     2. hold        anything missing or a person's pause: report what is known, write nothing
                    holds_of
-    3. target      contracts with overrides, on the leaders, and Kafka's default entities
-                   contracts/overrides, desired
+    3. target      contracts with overrides, on the leaders, and Kafka's default entities; no fetch
+                   quota where a share group reads
+                   contracts/overrides, share_groups, desired
     4. throttle    which rates load holds below their contracts, how far each may go now
                    throttle/throttle_pass
     5. steps       per key: equal, raise at once, lower in safe steps, restore, leave alone
@@ -32,7 +33,7 @@ were all applied is followed by one without writes, unless a step is due.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from tidegate_logic.contracts.adaptive import adaptations
+from tidegate_logic.contracts.adaptive import adaptations, measured_reads
 from tidegate_logic.contracts.allowed import admit
 from tidegate_logic.contracts.desired import (
     Desired,
@@ -41,9 +42,11 @@ from tidegate_logic.contracts.desired import (
     desired,
     metering,
 )
+from tidegate_logic.contracts.fetch_spread import Reads
 from tidegate_logic.contracts.leader_scaling import Leaders
 from tidegate_logic.contracts.overrides import apply_overrides
 from tidegate_logic.contracts.recommend import AdviceBasis, Recommendations, advise
+from tidegate_logic.contracts.share_groups import protect
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import (
     Contract,
@@ -104,6 +107,8 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
+    protection = protect(replace(observation, tiers=overridden.tiers), memory.share_uses)
+    memory = replace(memory, share_uses=protection.uses)
     stale_after_seconds = observation.policy.stale_after_seconds
     flows = flows_of(
         observation.readings,
@@ -111,7 +116,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         stale_after_seconds=stale_after_seconds,
     )
     decision, memory = _decide(
-        replace(observation, tiers=overridden.tiers), flows, restored, memory
+        replace(observation, tiers=protection.tiers), flows, restored, memory
     )
     throttle = decision.throttle or ThrottleDecision()
     watched = watch(observation, flows, memory.pressures, throttle.throttled, throttle.judged)
@@ -162,11 +167,17 @@ def _decide(
     if holds:  # a member that is absent may have been there meanwhile: its grace begins again
         memory = replace(memory, removals=replace(memory.removals, unwanted={}))
     leaders = _leaders(observation)
+    reads = Reads.of_topology(leaders)
     memory = replace(
         memory,
-        adaptations=adaptations(observation, leaders, flows, memory.adaptations, held=bool(holds)),
+        adaptations=adaptations(
+            observation, leaders, flows, memory.adaptations, reads=reads, held=bool(holds)
+        ),
+        measured=measured_reads(
+            observation, leaders, flows, memory.measured, reads=reads, held=bool(holds)
+        ),
     )
-    wanted = _wanted(observation, leaders, memory)
+    wanted = _wanted(observation, leaders, reads, memory)
     if observation.policy.deleting and (
         observation.policy.paused or observation.policy.mode is Mode.OBSERVE
     ):
@@ -238,12 +249,35 @@ def _leaders(observation: Observation) -> Leaders | None:
     return Leaders(topology) if topology is not None and topology.brokers else None
 
 
-def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -> Desired:
+def _wanted(
+    observation: Observation, leaders: Leaders | None, reads: Reads | None, memory: Memory
+) -> Desired:
     metered = metering(observation)
     wanted = desired(
-        metered.policy, observation.tiers or (), leaders, adaptations=memory.adaptations
+        metered.policy,
+        observation.tiers or (),
+        leaders,
+        adaptations=memory.adaptations,
+        reads=reads,
+        measured=memory.measured,
     )
-    return wanted if metered.note is None else replace(wanted, notes=(metered.note,))
+    notes = tuple(_rack_notes(wanted, reads)) if reads is not None else ()
+    if metered.note is not None:
+        notes = (metered.note, *notes)
+    return replace(wanted, notes=notes) if notes else wanted
+
+
+def _rack_notes(wanted: Desired, reads: Reads) -> Iterator[Note]:
+    """Declared racks in which no broker is."""
+    known = reads.racks
+    for owner in wanted.owners.values():
+        if unknown := sorted({*owner.member.racks} - known):
+            message = (
+                f"member {owner.member_name}: no live broker is in rack {', '.join(unknown)} "
+                f"(racks are {', '.join(sorted(known)) or 'not set'}), so consumers there read "
+                "from leaders"
+            )
+            yield Note(Reason.RACK_UNKNOWN, message, owner.entity, owner.tier_key)
 
 
 def _decide_complete(

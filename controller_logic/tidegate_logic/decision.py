@@ -11,6 +11,7 @@ from tidegate_logic.contracts.adaptive import Adaptations
 from tidegate_logic.contracts.desired import MemberReport
 from tidegate_logic.contracts.overrides import Overridden
 from tidegate_logic.contracts.recommend import Recommendations
+from tidegate_logic.contracts.share_groups import ShareUse
 from tidegate_logic.model import Advice, Entity, Hold, Level, Note, QuotaWrite
 from tidegate_logic.quotas.budget import RemovalMemory, WritePace
 from tidegate_logic.quotas.contention import Contention, Repairs
@@ -45,9 +46,10 @@ class Memory:
     has a quota for it; `removals` is what the guard against mass removals needs; `held_since` is
     since when each hold has been there without a break; `pressures` what was said of each broker
     last; `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the
-    throttle and to the spread of its writes, `adaptations` to scaling method Adaptive. `advised` is
-    what was recommended last, `resync` the value of the annotation that was acted on; None = none
-    was seen yet, and there is nothing to forget.
+    throttle and to the spread of its writes, `adaptations` to scaling method Adaptive, `measured`
+    to reads from followers. `advised` is what was recommended last, `resync` the value of the
+    annotation that was acted on; None = none was seen yet, and there is nothing to forget.
+    `share_uses` are the members that share groups read with, and those they did until lately.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
@@ -61,8 +63,10 @@ class Memory:
     pace: WritePace | None = None
     causes: Mapping[Level, Cause] = field(default_factory=dict)
     adaptations: Adaptations = field(default_factory=dict)
+    measured: Adaptations = field(default_factory=dict)
     advised: Recommendations | None = None
     resync: str | None = None
+    share_uses: Mapping[Entity, ShareUse] = field(default_factory=dict)
 
 
 class LevelState(StrEnum):

@@ -124,6 +124,17 @@ class ScalingMethod(StrEnum):
     ADAPTIVE = "Adaptive"
 
 
+class ShareGroupRule(StrEnum):
+    """What a share group that reads with a member means for its fetch quota.
+
+    Protect: there is none. Throttle: it stays, and no lowering mutes for long beside the group's
+    record lock.
+    """
+
+    PROTECT = "Protect"
+    THROTTLE = "Throttle"
+
+
 class Speed(StrEnum):
     """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where safe."""
 
@@ -426,7 +437,12 @@ class Member:
     """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract = unlimited.
 
     `override` is the key of the override that is laid over the contract, None = none; an `exempt`
-    member is never throttled. `labels` are for bills, and no decision uses them.
+    member is never throttled. `labels` are for bills, and no decision uses them. `racks` are where
+    its consumers are (their client.rack); empty = not declared.
+    `share_group_names` are those that its clients use, as far as that is declared: names, or
+    prefixes ending in `*`. A pass fills in what follows from share groups that run now:
+    `protected` says why there is no fetch quota ("" = there may be one), `longest_mute_seconds`
+    bounds a lowering beside what the policy allows.
     """
 
     name: str
@@ -436,6 +452,11 @@ class Member:
     exempt: bool = False
     override: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    share_groups: ShareGroupRule = ShareGroupRule.PROTECT
+    share_group_names: tuple[str, ...] = ()
+    protected: str = ""
+    longest_mute_seconds: int | None = None
+    racks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,12 +597,20 @@ class Policy:
 # --- what is observed ---
 
 
+# a partition's leader, then its other in-sync replicas, in the order of their ids
+InSync = tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicLeaders:
-    """One topic's partitions by leading broker (brokers with none are absent), and leaderless."""
+    """One topic's partitions by leading broker (brokers with none are absent), and leaderless.
+
+    `in_sync` counts the partitions with a leader by their in-sync replicas; empty = not looked up.
+    """
 
     leaders: Mapping[int, int]
     leaderless: int = 0
+    in_sync: tuple[tuple[InSync, int], ...] = ()
 
     @property
     def partitions(self) -> int:
@@ -589,17 +618,32 @@ class TopicLeaders:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaSelection:
+    """Which leaders send consumers to another replica (KIP-392), and the racks of brokers.
+
+    `by_rack` have Kafka's RackAwareReplicaSelector, `otherwise` a selector whose rule is not known,
+    and of `unknown` it is not known whether they have one. `racks` lacks brokers without a rack.
+    """
+
+    by_rack: frozenset[int] = frozenset()
+    otherwise: frozenset[int] = frozenset()
+    unknown: frozenset[int] = frozenset()
+    racks: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """Live brokers and the leaders of the managed topics, read at one moment.
 
     `topics` lacks a named topic that does not exist; `cluster_id` is what the brokers report, None
-    = they did not.
+    = they did not. `selection` None = it is not known whether followers serve reads.
     """
 
     read_at_seconds: float
     brokers: frozenset[int]
     topics: Mapping[str, TopicLeaders]
     cluster_id: str | None = None
+    selection: ReplicaSelection | None = None
 
 
 @value(frozen=True, slots=True)
@@ -696,6 +740,19 @@ class StrimziUsers:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGroup:
+    """One share group that has members now, with the client ids and topics of these.
+
+    `lock_seconds` is for how long a delivered record is locked; None = that is not known.
+    """
+
+    name: str
+    client_ids: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+    lock_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """A missing input: nothing is tightened or released because of it, from `since_seconds` on."""
 
@@ -716,7 +773,8 @@ class Observation:
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     `frozen` are entities left out of `quotas` on purpose, each with the reason and why. `strimzi`
     None = the cluster is not known as one of Strimzi's. `replication` is what the last pass found
-    of it on each side of a NIC where the policy throttles it.
+    of it on each side of a NIC where the policy throttles it. `share_groups` None = not known yet,
+    or not now.
     """
 
     now_seconds: float
@@ -732,6 +790,7 @@ class Observation:
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
     strimzi: StrimziUsers | None = None
     replication: ReplicationOnNics = field(default_factory=dict)
+    share_groups: tuple[ShareGroup, ...] | None = ()
 
 
 # --- what is written ---

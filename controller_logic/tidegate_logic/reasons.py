@@ -158,6 +158,10 @@ class Reason(StrEnum):
         "BrokersUnreachable",
         "No broker answered the Metadata request; every quota stays as it is.",
     )
+    TOKEN_UNAVAILABLE = (
+        "TokenUnavailable",
+        "There is no valid token for the login to the brokers; every quota stays as it is.",
+    )
     PROMETHEUS_UNREACHABLE = (
         "PrometheusUnreachable",
         "Prometheus did not answer; nothing is throttled further or restored because of load.",
@@ -191,13 +195,17 @@ class Reason(StrEnum):
     READS_FROM_FOLLOWERS = (
         "ReadsFromFollowers",
         (
-            "Brokers let consumers read from the nearest replica (replica.selector.class), while "
-            "fetch quotas are scaled by leaders."
+            "Brokers let consumers read from the nearest replica (replica.selector.class), so "
+            "fetch quotas are scaled by racks or measured reads."
         ),
     )
     LEADERS_SERVE_READS = (
         "LeadersServeReads",
         "Consumers read from leaders, or no fetch contract is scaled by leaders.",
+    )
+    BROKER_CORDONED = (
+        "BrokerCordoned",
+        "A broker takes no new partitions (cordoned.log.dirs); it may soon lose its leaders.",
     )
     MIGRATION_RUNNING = (
         "MigrationRunning",
@@ -355,6 +363,13 @@ class Reason(StrEnum):
             "is never throttled."
         ),
     )
+    SHARE_GROUP = (
+        "ShareGroup",
+        (
+            "A share group reads with the member, so Tidegate sets no fetch quota for it: a "
+            "throttled share group uses up delivery attempts of records that it never gets."
+        ),
+    )
     FLOOR_RAISED = (
         "FloorRaised",
         (
@@ -488,6 +503,7 @@ class Reason(StrEnum):
         "KafkaUsersUnread",
         "Strimzi's KafkaUsers, one of which may declare the quota, could not be read.",
     )
+    RACK_UNKNOWN = "RackUnknown", "A member declares a rack in which no live broker is."
     HIGH_SKEW = "HighSkew", "Leaders are so uneven that one quota for all brokers fits badly."
     INVALID_SPEC = (
         "InvalidSpec",

@@ -42,11 +42,13 @@ class PolicyBounds:
     """What policies may make the operator use.
 
     `allowed_hosts` are `host`, `*.domain` or `*`, each with `:port` where only that one is meant;
-    empty = any. `unlabelled_secrets` are the names of Secrets that need no label.
+    empty = any. `unlabelled_secrets` are the names of Secrets that need no label. `token_folder`
+    has a folder for each namespace, with the token files that its policies may send to brokers.
     """
 
     allowed_hosts: tuple[str, ...] = ()
     unlabelled_secrets: tuple[str, ...] = ()
+    token_folder: str = "/var/run/secrets/tidegate.io/tokens"  # noqa: S105  (a path)
 
     def environment(self) -> dict[str, str]:
         """For a Job, which reads the policy for itself."""

@@ -10,6 +10,7 @@ has parts of its own, so several can run side by side.
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from kazoo.client import KazooClient
 from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.network import free_port
+from lab.packages import CHOSEN
 from lab.process import started, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from lab.zookeeper import DigestLogin, ZooKeeperLab
@@ -59,7 +61,7 @@ def _kind(item: pytest.Item) -> pytest.MarkDecorator | None:
     if any(map(item.get_closest_marker, KINDS)):  # as the test itself says
         return None
     asked_for = getattr(item, "fixturenames", ())
-    if "kafka" in asked_for:
+    if "kafka" in asked_for or "three_brokers" in asked_for:
         # of those on the brokers, the ones that run an operator mostly wait for it
         has_operator = "crds" in asked_for and "prometheus" not in asked_for
         return pytest.mark.operators if has_operator else pytest.mark.brokers
@@ -121,6 +123,21 @@ def kraft() -> Iterator[KraftLab]:
     users = ("alice", "bob")
     with started(lambda: KraftLab(users=users, server_properties=AUTHORIZED)) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def kraft_of_three() -> Iterator[KraftLab]:
+    """Three brokers of Kafka 4 that are controllers. A test that kills one starts it again."""
+    with started(lambda: KraftLab(brokers=3, users=SASL_USERS)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def three_brokers(request: pytest.FixtureRequest) -> BrokersLab:
+    """Three brokers: `kafka`, or `kraft_of_three` where one without ZooKeeper was chosen."""
+    is_kraft = os.environ.get(CHOSEN, "").endswith("-kraft")
+    found: BrokersLab = request.getfixturevalue("kraft_of_three" if is_kraft else "kafka")
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The lab's Kafka without ZooKeeper: of both versions, with its controllers inside and outside of
+"""The lab's Kafka without ZooKeeper: of each version, with its controllers inside and outside of
 the brokers.
 """
 
@@ -10,7 +10,7 @@ import pytest
 
 from lab.kafka import QuotaChange, use_as_labs_do
 from lab.kraft import KraftLab
-from lab.packages import KAFKA_3, KAFKA_4
+from lab.packages import KAFKA_3, KAFKA_4, KAFKA_4_4
 from lab.process import wait_until
 from lab.quota_watch import PRODUCE_KEY, watched_quotas
 from tidegate.kafka.adminapi.client import AdminClient
@@ -29,6 +29,7 @@ PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
         (KAFKA_3, 1, 1),
         (KAFKA_3, 3, 0),
         (KAFKA_4, 1, 3),
+        (KAFKA_4_4, 1, 3),
     ],
 )
 def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(

@@ -402,7 +402,7 @@ class BrokersLink:
         self._kafka = kafka
         self._link = Link(process, "brokers")
 
-    def read(self, patterns: Collection[str]) -> Topology:
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
         now = self._link.world.scheduler.now
         topology: Topology = self._link.call("leaders", lambda: self._kafka.topology(patterns, now))
         return topology

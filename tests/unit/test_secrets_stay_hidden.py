@@ -30,6 +30,7 @@ from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop
 from tidegate.control.runtime import KINDS, Wakeup
 from tidegate.errors import Unauthorized
+from tidegate.kafka.settings import TokenLogin
 from tidegate.kube.api import ObjectRef
 from tidegate.kube.cache import relist
 from tidegate.metrics import set_up_logging
@@ -57,7 +58,7 @@ SECRETS: Mapping[str, SecretData] = {
     },
     "prometheus": {"token": b"lighthouse.beam.3"},
 }
-SPEC = {
+SPEC: dict[str, Any] = {
     "kafka": {
         "bootstrapServers": "kafka:9092",
         "quotaStore": "ZooKeeper",
@@ -146,6 +147,9 @@ class House:
             "Connecting", logins=logins, read=secrets, secrets=self.stage.kubernetes._secrets
         )
         self.trouble()
+        login = logins[1].sasl
+        if isinstance(login, TokenLogin):
+            structlog.get_logger("tidegate.test").debug("Token", token=login.tokens.current())
         return KafkaCluster("zk:2181", self.stage.store, self.stage.leaders)
 
     def live(self, until: Callable[[], bool]) -> None:
@@ -171,12 +175,14 @@ class House:
 
 
 def house_of(
-    secrets: Mapping[str, SecretData], trouble: Callable[[], None] = lambda: None
+    secrets: Mapping[str, SecretData],
+    trouble: Callable[[], None] = lambda: None,
+    spec: Mapping[str, Any] = SPEC,
 ) -> House:
     stage, shelf = Stage(), Shelf()
     for name, data in secrets.items():
         stage.kubernetes.put_secret("streaming", name, data)
-    house = House(stage, shelf, stage.policy(**SPEC), trouble)
+    house = House(stage, shelf, stage.policy(**spec), trouble)
     stage.tier()
     audit = AuditTrail(AuditQueue(shelf, "-", count=lambda *_: None, beside=False))
     stage.world = replace(stage.world, audit=audit, open_cluster=house.open)
@@ -247,6 +253,52 @@ def test_no_value_of_a_secret_is_in_any_output(trouble: str, log: Callable[[], s
     assert "Connecting" in logged or reason == "SecretUnreadable"
     assert reason in output
     assert reported_values(secrets, logged + output) == set()
+
+
+TOKENS: Mapping[str, SecretData] = {
+    **SECRETS,
+    "tokens": {"clientSecret": b"moon&new+1 %", "token": b"opaque.fog.bank", "id": b"AKIDHARBOUR"},
+}
+TOKEN_LOGINS: dict[str, tuple[dict[str, Any], str]] = {
+    "an endpoint that is unreachable": (
+        {
+            "type": "oauthbearer",
+            "tokenEndpointUri": "https://127.0.0.1:1/token",
+            "clientId": "harbour-pilot",
+            "clientSecret": {"secretName": "tokens", "key": "clientSecret"},
+        },
+        "TokenUnavailable",
+    ),
+    "a token": (
+        {"type": "oauthbearer", "accessToken": {"secretName": "tokens", "key": "token"}},
+        "InSync",
+    ),
+    "an access key of AWS": (
+        {
+            "type": "aws-msk-iam",
+            "region": "eu-west-1",
+            "accessKey": {
+                "secretName": "tokens",
+                "accessKeyId": "id",
+                "secretAccessKey": "clientSecret",
+            },
+        },
+        "InSync",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOKEN_LOGINS)
+def test_no_token_and_nothing_that_makes_one_is_in_any_output(
+    kind: str, log: Callable[[], str]
+) -> None:
+    login, reason = TOKEN_LOGINS[kind]
+    house = house_of(TOKENS, spec={**SPEC, "kafka": {**SPEC["kafka"], "authentication": login}})
+    house.live(lambda: reason in house.reasons())
+    logged, output = log(), house.output()
+    assert "Connecting" in logged
+    assert reported_values(TOKENS, logged + output) <= {"AKIDHARBOUR"}
+    assert base64.b64encode(b"https://kafka.eu")[:20].decode() not in logged + output, "signed"
 
 
 @pytest.mark.parametrize(

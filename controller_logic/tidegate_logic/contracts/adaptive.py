@@ -19,6 +19,9 @@ the total is above the contract by the mean of what was seen, and below it only 
 seem to throttle count in full. Each move waits until the last one can be seen, and longer if it
 turns. Lowerings pass the mute guard like all others, see `quotas/steps.py`. Rates are bytes per
 second.
+
+The same law, with any method, finds the place of fetch where consumers read from followers. Their
+Mean is all brokers in reach sharing the total, their Max one of them serving all that it holds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -27,13 +30,16 @@ from math import ceil, floor
 from statistics import fmean
 from typing import Final
 
+from tidegate_logic.contracts.fetch_spread import FetchSpread, Reads
 from tidegate_logic.contracts.leader_scaling import (
     ADAPTIVE_SHARES,
     Leaders,
     LeaderSpread,
-    adaptive_scale,
+    expected_scale,
+    read_scale,
 )
 from tidegate_logic.model import (
+    BYTE_RATE_OF,
     KEY_OF,
     Direction,
     Entity,
@@ -69,13 +75,28 @@ class MeasurementContext:
     throttled: bool
 
 
+# the end of the basis of a quota whose place measured reads chose
+MEASURED_MARK: Final = " @measured"
+
+
+@value(frozen=True, slots=True)
+class ExpectedReads:
+    """Where fetch stands until reads are measured: `value` in bytes/s and broker.
+
+    `was_measured` = the ledger says that measured reads chose what is in force.
+    """
+
+    value: int
+    was_measured: bool
+
+
 @value(frozen=True, slots=True)
 class AdaptiveRate:
-    """One entity's promise per partition in one direction, where its leaders are, and what stands.
+    """One entity's promise in one direction, where its leaders are, and what stands.
 
     `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it.
     `throttled` is true while load holds it below its contract; then `in_force` is that contract, as
-    the ledger has it.
+    the ledger has it. `expected` is set for reads from followers, whose spread is their reach.
     """
 
     entity: Entity
@@ -85,6 +106,8 @@ class AdaptiveRate:
     leads: Set[int]
     in_force: int | None
     throttled: bool = False
+    form: RateForm = RateForm.PER_PARTITION
+    expected: ExpectedReads | None = None
 
     @property
     def key(self) -> RateKey:
@@ -93,6 +116,8 @@ class AdaptiveRate:
     @property
     def total(self) -> int:
         """What the contract promises over all brokers."""
+        if self.form is RateForm.TOTAL:
+            return self.promised
         return self.promised * self.spread.partitions
 
     @property
@@ -114,11 +139,18 @@ class AdaptiveRate:
     @property
     def has_choice(self) -> bool:
         """Whether Mean and Max differ."""
-        return self.spread.largest * self.spread.brokers > self.spread.partitions
+        spread = self.spread
+        return spread.largest * spread.brokers > spread.partitions * spread.parts
 
     def value_at(self, share: int) -> int:
         """What this share of the way from Mean to Max would set."""
-        return adaptive_scale(self.spread, share).of(self.promised)
+        return read_scale(self.form, self.spread, share).of(self.promised)
+
+    def value_of(self, known: "Adaptation") -> int:
+        """What `known` would set."""
+        if self.expected is not None and known.is_expected:
+            return self.expected.value
+        return self.value_at(known.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +181,8 @@ class Adaptation:
     """Where one rate stands between Mean (share 0) and Max (share ADAPTIVE_SHARES).
 
     `sightings` were taken since anything changed. `moved_at_seconds` is when the share was last
-    moved, None = never; `moved_up` which way.
+    moved, None = never; `moved_up` which way. `is_expected` = no measured reads have moved it yet,
+    so that what is expected of them counts, not the share.
     """
 
     share: int
@@ -158,6 +191,7 @@ class Adaptation:
     sightings: tuple[Measurement, ...] = ()
     moved_at_seconds: float | None = None
     moved_up: bool = False
+    is_expected: bool = False
 
     @property
     def is_moving(self) -> bool:
@@ -264,7 +298,12 @@ class _AdaptiveController:
     def _brought_up_to_date(self, rate: AdaptiveRate, was: Adaptation | None) -> Adaptation:
         """Drop what was measured under other circumstances, or stamped by a clock of the future."""
         if was is None:
-            return Adaptation(_found_share(rate), rate.scene, self._now_seconds)
+            share = _found_share(rate)
+            expected = rate.expected is not None and not (
+                rate.expected.was_measured and share is not None
+            )
+            found = ADAPTIVE_SHARES if share is None else share
+            return Adaptation(found, rate.scene, self._now_seconds, is_expected=expected)
         scene = rate.scene
         if scene != was.scene or was.steady_since_seconds > self._now_seconds:
             return replace(was, scene=scene, steady_since_seconds=self._now_seconds, sightings=())
@@ -278,7 +317,7 @@ class _AdaptiveController:
         """
         if rate.throttled or not rate.spread.complete or not rate.has_choice:
             return False
-        return not self._is_worth_a_write(rate.value_at(known.share), in_force)
+        return not self._is_worth_a_write(rate.value_of(known), in_force)
 
     def _sighting(self, rate: AdaptiveRate, in_force: int) -> Measurement | None:
         """All brokers that lead for it; None where any of them reports nothing usable."""
@@ -381,16 +420,16 @@ def _at_an_end(goal: float, rate: AdaptiveRate, *, up: bool, near: float) -> flo
     return float(rate.lowest) if goal <= rate.lowest + near else goal
 
 
-def _found_share(rate: AdaptiveRate) -> int:
+def _found_share(rate: AdaptiveRate) -> int | None:
     """The share of a rate that is not remembered, by the quota in force.
 
-    Without one it is Max, where no partition starves.
+    None = it has none between Mean and Max: Max counts, where no partition starves.
     """
     if rate.in_force is None or not rate.has_choice:
-        return ADAPTIVE_SHARES
+        return None
     lowest, highest = rate.lowest, rate.highest
-    if not lowest <= rate.in_force < highest:
-        return ADAPTIVE_SHARES  # it was set for other leaders
+    if lowest == highest or not lowest <= rate.in_force <= highest:
+        return None  # it was set for other leaders
     return round((rate.in_force - lowest) / (highest - lowest) * ADAPTIVE_SHARES)
 
 
@@ -409,6 +448,7 @@ def adaptations(
     flows: Flows,
     memory: Adaptations,
     *,
+    reads: Reads | None = None,
     held: bool,
 ) -> Adaptations:
     """The shares of this pass; none with another scaling method.
@@ -420,15 +460,76 @@ def adaptations(
         return {}
     if held or leaders is None or observation.quotas is None:
         return memory
-    now_seconds = observation.now_seconds
-    given = AdaptiveInput(
+    rates = tuple(_rates(_members(observation), leaders, reads, observation.quotas, policy=policy))
+    return adapt(_given(observation, rates), flows, memory)
+
+
+def measured_reads(
+    observation: Observation,
+    leaders: Leaders | None,
+    flows: Flows,
+    memory: Adaptations,
+    *,
+    reads: Reads | None,
+    held: bool,
+) -> Adaptations:
+    """The shares of fetch, with any method, where more than one broker may serve a partition.
+
+    They stay while it is not known whether followers serve reads.
+    """
+    if observation.policy.deleting:
+        return {}
+    if held or leaders is None or observation.quotas is None or leaders.topology.selection is None:
+        return memory
+    if reads is None:
+        return {}
+    quotas = observation.quotas
+    rates = [
+        _read_rate(member, spread, quotas.get(member.entity), observation.policy)
+        for member in _members(observation)
+        if (spread := reads.of(member)) is not None and spread.reach is not None
+    ]
+    return adapt(
+        _given(observation, tuple(rate for rate in rates if rate is not None)), flows, memory
+    )
+
+
+def _read_rate(
+    member: Member, spread: FetchSpread, stored: StoredQuota | None, policy: Policy
+) -> AdaptiveRate | None:
+    contract, reach = member.contract, spread.reach
+    promised = None if contract is None else contract.fetch_bytes_per_second
+    if contract is None or promised is None or stored is None or reach is None:
+        return None
+    scale = expected_scale(contract.form, spread.expected, policy.scaling)
+    if scale is None:  # per broker, wherever consumers read
+        return None
+    direction = Direction.EGRESS
+    in_force, throttled = _standing(stored, direction, policy)
+    entry = stored.entries_of(policy).get(BYTE_RATE_OF["fetch"])
+    was_measured = entry is not None and MEASURED_MARK in entry.basis
+    return AdaptiveRate(
+        member.entity,
+        direction,
+        promised,
+        reach,
+        reach.leading,
+        in_force,
+        throttled,
+        contract.form,
+        ExpectedReads(scale.of(promised), was_measured),
+    )
+
+
+def _given(observation: Observation, rates: tuple[AdaptiveRate, ...]) -> AdaptiveInput:
+    policy, now_seconds = observation.policy, observation.now_seconds
+    return AdaptiveInput(
         now_seconds,
         observation.readings or Readings(now_seconds, _USUAL_SCRAPE_SECONDS),
-        tuple(_rates(_members(observation), leaders, observation.quotas, policy=policy)),
+        rates,
         policy.window,
         policy.minimum_change_percent,
     )
-    return adapt(given, flows, memory)
 
 
 def _members(observation: Observation) -> Iterable[Member]:
@@ -442,6 +543,7 @@ def _members(observation: Observation) -> Iterable[Member]:
 def _rates(
     members: Iterable[Member],
     leaders: Leaders,
+    reads: Reads | None,
     quotas: Mapping[Entity, StoredQuota],
     *,
     policy: Policy,
@@ -450,8 +552,14 @@ def _rates(
         contract, stored = member.contract, quotas.get(member.entity)
         if contract is None or contract.form is not RateForm.PER_PARTITION or stored is None:
             continue
-        spread = leaders.spread(member.topics)
+        by_leaders = leaders.spread(member.topics)
+        fetch = reads.of(member) if reads is not None else None
         for direction, key in KEY_OF.items():
+            spread = by_leaders
+            if fetch is not None and direction is Direction.EGRESS:
+                if fetch.reach is not None:  # see `measured_reads`
+                    continue
+                spread = fetch.expected
             if (rate := contract.byte_rate(key)) is not None:
                 in_force, throttled = _standing(stored, direction, policy)
                 yield AdaptiveRate(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tidegate_logic.contracts.adaptive import Adaptations
+from tidegate_logic.contracts.fetch_spread import Reads
 from tidegate_logic.contracts.leader_scaling import Leaders, LeaderSpread
 from tidegate_logic.contracts.targets import (
     NOTHING,
@@ -24,6 +25,7 @@ from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     MAX_BYTE_RATE,
     Default,
+    Direction,
     Entity,
     LedgerEntry,
     Level,
@@ -134,6 +136,19 @@ class MemberReport:
         return self.spread.skew if self.spread is not None else None
 
     @property
+    def fetch(self) -> QuotaScaling | None:
+        """What scales its fetch contract where consumers read from followers; else None."""
+        scaling, contract = self.scaling, self.member.contract
+        fetches = contract is not None and contract.fetch_bytes_per_second is not None
+        return scaling.fetch if scaling is not None and fetches else None
+
+    def serving(self, direction: Direction) -> Set[int] | None:
+        """The brokers that may have to serve its topics that way; None = any."""
+        if direction is Direction.EGRESS and self.scaling is not None and self.scaling.fetch:
+            return self.scaling.fetch.serving
+        return None if self.spread is None else self.spread.leading
+
+    @property
     def quota(self) -> Mapping[QuotaKey, int]:
         """What is in force per broker once the pass's writes are applied."""
         return self.promise.values if self.in_force is None else self.in_force
@@ -160,6 +175,14 @@ _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 def promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -> MemberReport:
     """The report of a member that ends as promised; without a basis the policy is being deleted."""
+    report = _promised_report(tier, member, scaling)
+    if not member.protected or report.state not in AT_CONTRACT:
+        return report
+    words = f"{report.message}; {member.protected}" if report.promise.targets else member.protected
+    return replace(report, reason=Reason.SHARE_GROUP, wording=words)
+
+
+def _promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -> MemberReport:
     if scaling is None:
         words = "the policy is being deleted: the quota is what it was before Tidegate"
         return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
@@ -208,6 +231,7 @@ def _missing_words(promise: Promise, spread: LeaderSpread) -> str:
 
 
 _NO_ADAPTATIONS: Adaptations = {}
+_PROTECTED = frozenset({QuotaKey.CONSUMER_BYTE_RATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +263,16 @@ class Desired:
         promise = self.promise_of(entity)
         return NOTHING.keys if promise is None else promise.keys
 
+    def protected_keys(self, entity: Entity) -> Set[QuotaKey]:
+        """The keys that have no quota because of a share group: they end at once, and uncounted."""
+        owner = self.owners.get(entity)
+        return _PROTECTED if owner is not None and owner.member.protected else NOTHING.keys
+
+    def longest_mute_seconds(self, entity: Entity) -> int | None:
+        """What a share group allows one lowering to mute; None = as long as the policy does."""
+        owner = self.owners.get(entity)
+        return None if owner is None else owner.member.longest_mute_seconds
+
     def floor_of(self, owner: MemberReport) -> Promise:
         """What the member may be throttled to, on its contract's leaders; nothing = never."""
         rates = throttled_rates(owner.tier, owner.member)
@@ -268,12 +302,19 @@ def desired(
     leaders: Leaders | None,
     *,
     adaptations: Adaptations = _NO_ADAPTATIONS,
+    reads: Reads | None = None,
+    measured: Adaptations = _NO_ADAPTATIONS,
 ) -> Desired:
     """What the policy wants now; nothing while it is being deleted.
 
-    Unknown leaders (None) leave every key that depends on them without a target.
+    Unknown leaders (None) leave every key that depends on them without a target. `reads` and their
+    shares `measured` are for consumers that read from followers.
     """
-    scalings = None if policy.deleting else QuotaScalings(leaders, policy.scaling, adaptations)
+    scalings = (
+        None
+        if policy.deleting
+        else QuotaScalings(leaders, policy.scaling, adaptations, reads=reads, measured=measured)
+    )
     owners: dict[Entity, MemberReport] = {}
     members = []
     for tier in tiers:

@@ -8,6 +8,7 @@ promise of q bytes per second and partition becomes (control.md 5):
     Min   q x min l_b          no broker exceeds its own share; most partitions get less than q
     Adaptive   between Mean and Max, in shares of 1/1024 that `adaptive.py` moves by measured rates
 
+Where consumers read from followers, l_b counts what each broker serves: see `fetch_spread.py`.
 Nothing here knows what stands in Kafka or when a number may be lowered.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import field
 from tidegate_logic.model import (
     MAX_BYTE_RATE,
     MIN_BYTE_RATE,
+    RateForm,
     ScalingMethod,
     TopicLeaders,
     Topology,
@@ -36,6 +38,9 @@ class LeaderSpread:
     both 0 without leaders. `leaderless` partitions have no leader now; `missing` are topics that
     were named and do not exist. `skew` is k x max l_b / m over the known leaders; 1.0 = even; None
     when no broker leads. `led` has the leaders on each broker that leads.
+
+    A spread of reads has, for leaders, what each broker serves; `led`, `largest` and `smallest` are
+    then in `parts` of a partition, because several brokers may share one.
     """
 
     topics: int = 0
@@ -47,6 +52,7 @@ class LeaderSpread:
     missing: tuple[str, ...] = ()
     skew: float | None = field(default=None, compare=False)
     led: Mapping[int, int] = field(default_factory=dict, compare=False)
+    parts: int = 1
 
     @property
     def leading(self) -> Set[int]:
@@ -69,6 +75,7 @@ class Leaders:
 
     def __init__(self, topology: Topology) -> None:
         self._topics = topology.topics
+        self.topology = topology
         self.live_brokers = len(topology.brokers)
         self._sorted_names: list[str] | None = None
         self._spreads: dict[tuple[str, ...], LeaderSpread] = {}
@@ -81,10 +88,14 @@ class Leaders:
         """
         known = self._spreads.get(patterns)
         if known is None:
-            known = self._spreads[patterns] = self._spread(patterns)
+            topics, missing = self.matching(patterns)
+            known = self._spreads[patterns] = _spread_of(topics, missing)
         return known
 
-    def _spread(self, patterns: tuple[str, ...]) -> LeaderSpread:
+    def matching(
+        self, patterns: tuple[str, ...]
+    ) -> tuple[Collection[TopicLeaders], tuple[str, ...]]:
+        """The topics that match, each once, and the names that the topology lacks."""
         topics: dict[str, TopicLeaders] = {}
         missing: list[str] = []
         for pattern in patterns:
@@ -96,7 +107,7 @@ class Leaders:
                 )
             elif pattern not in missing:
                 missing.append(pattern)
-        return _spread_of(topics.values(), tuple(missing))
+        return topics.values(), tuple(missing)
 
     def _starting_with(self, prefix: str) -> list[str]:
         if self._sorted_names is None:
@@ -148,6 +159,10 @@ class Scale:
         scaled = -(-bytes_per_second * self.times // self.parts)
         return scaled if MIN_BYTE_RATE <= scaled <= MAX_BYTE_RATE else within_bounds(scaled)
 
+    def over(self, partitions: int) -> "Scale":
+        """The same of a promised total: `partitions` share it."""
+        return Scale(self.times, self.parts * max(1, partitions))
+
 
 # an enum's member costs ten times as much to look up as a name of this module
 _MEAN, _MIN = ScalingMethod.MEAN, ScalingMethod.MIN
@@ -164,7 +179,7 @@ def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
     if method is _MEAN:
         return Scale(spread.partitions, spread.brokers)
     # Adaptive begins at Max and goes by `adaptive_scale`
-    return Scale(spread.smallest if method is _MIN else spread.largest)
+    return Scale(spread.smallest if method is _MIN else spread.largest, spread.parts)
 
 
 def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
@@ -175,16 +190,35 @@ def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
     if not spread.leaders or share >= ADAPTIVE_SHARES:
         return partition_scale(spread, ScalingMethod.MAX)
     # in parts of a broker; leaderless partitions raise Mean, not Max
-    to_max = max(0, spread.largest * spread.brokers - spread.partitions)
+    to_mean = spread.partitions * spread.parts
+    to_max = max(0, spread.largest * spread.brokers - to_mean)
     return Scale(
-        spread.partitions * ADAPTIVE_SHARES + max(0, share) * to_max,
-        spread.brokers * ADAPTIVE_SHARES,
+        to_mean * ADAPTIVE_SHARES + max(0, share) * to_max,
+        spread.brokers * ADAPTIVE_SHARES * spread.parts,
     )
 
 
 def share_scale(brokers: int) -> Scale:
     """What a promised total is multiplied by: its share on each broker; with none, the whole."""
     return Scale(1, max(1, brokers))
+
+
+def expected_scale(
+    form: RateForm | None, spread: LeaderSpread, method: ScalingMethod
+) -> Scale | None:
+    """What a promise in this form is multiplied by on a spread; None = by nothing."""
+    if form is RateForm.PER_PARTITION:
+        return partition_scale(spread, method)
+    return share_scale(spread.brokers) if form is RateForm.TOTAL else None
+
+
+def read_scale(form: RateForm | None, reach: LeaderSpread, share: int) -> Scale:
+    """What a promise is multiplied by where reads were measured, `share` of the way.
+
+    0 = the brokers that may serve share the total, ADAPTIVE_SHARES = one may have to serve it all.
+    """
+    scale = adaptive_scale(reach, share)
+    return scale.over(reach.partitions) if form is RateForm.TOTAL else scale
 
 
 def within_bounds(bytes_per_second: int) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
 
+from tidegate_logic.contracts.fetch_spread import FetchSpread, Reads
 from tidegate_logic.contracts.leader_scaling import Leaders
 from tidegate_logic.model import (
     DIRECTION_OF,
@@ -75,6 +76,16 @@ def scaling_of(member: Member, contract: Contract, leaders: Leaders | None) -> R
     if spread is None or spread.missing or not spread.partitions:
         return None
     return RateBasis(spread.partitions, max(1.0, spread.skew or 1.0))
+
+
+def fetch_scaling_of(basis: RateBasis, reads: FetchSpread, form: RateForm) -> RateBasis:
+    """The basis of a fetch rate where followers serve reads.
+
+    What the busiest broker moves only because consumers read there is taken out again.
+    """
+    if form is RateForm.TOTAL and reads.reach is None:
+        return basis
+    return replace(basis, skew=max(1.0, reads.widest.skew or 1.0))
 
 
 def needed_rate(
@@ -264,6 +275,7 @@ class _Advisor:
         brokers = basis.topology.brokers if basis.topology is not None else frozenset()
         self._live_brokers = len(brokers)
         self._leaders = Leaders(basis.topology) if basis.topology is not None and brokers else None
+        self._reads = Reads.of_topology(self._leaders)
         self._most = {key: smallest_limit(basis.limits, brokers, key) for key in _KEYS}
         self._room = {key: limit_of_all(basis.limits, brokers, key) for key in _KEYS}
 
@@ -271,8 +283,12 @@ class _Advisor:
         wishes: dict[Place, RateRequest] = {}
         refusals: dict[Place, Advice] = {}
         for tier, member, contract in _contracts(self._basis.tiers):
-            basis = scaling_of(member, contract, self._leaders)
+            by_leaders = scaling_of(member, contract, self._leaders)
+            reads = self._reads.of(member) if self._reads is not None else None
             for key, declared in _rates(contract):
+                basis = by_leaders
+                if basis is not None and reads is not None and key is QuotaKey.CONSUMER_BYTE_RATE:
+                    basis = fetch_scaling_of(basis, reads, contract.form)
                 said = RateRequest(
                     tier,
                     member,

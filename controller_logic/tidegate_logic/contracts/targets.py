@@ -7,19 +7,23 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from hashlib import sha256
 
-from tidegate_logic.contracts.adaptive import Adaptation, Adaptations
+from tidegate_logic.contracts.adaptive import MEASURED_MARK, Adaptation, Adaptations
+from tidegate_logic.contracts.fetch_spread import FetchBasis, FetchSpread, Reads
 from tidegate_logic.contracts.leader_scaling import (
     ADAPTIVE_SHARES,
     Leaders,
     LeaderSpread,
     Scale,
     adaptive_scale,
+    expected_scale,
     partition_scale,
+    read_scale,
     share_scale,
 )
 from tidegate_logic.model import (
     KEY_OF,
     Contract,
+    Direction,
     Entity,
     Level,
     Member,
@@ -31,6 +35,7 @@ from tidegate_logic.model import (
 from tidegate_logic.quota_values import KEY_WORDS, short_words
 from tidegate_logic.reasons import Reason
 from tidegate_logic.value import value
+from tidegate_logic.words import counted
 
 # What contracts stand on: all that depends on form and topics of a promise, but not on its rate.
 #
@@ -43,6 +48,7 @@ _PER_BROKER, _TOTAL = RateForm.PER_BROKER, RateForm.TOTAL
 _PER_PARTITION_NAME = RateForm.PER_PARTITION.value
 _PER_PARTITION = RateForm.PER_PARTITION
 _NO_KEYS: frozenset[QuotaKey] = frozenset()
+_NO_BROKERS: Set[int] = frozenset()
 _NO_ADAPTATIONS: Adaptations = {}
 _LONGEST_BASIS_TOPICS = 120  # characters; a basis is stored with every quota in the ledger
 
@@ -57,6 +63,9 @@ class QuotaScaling:
     quota can be computed: brokers are unknown, or none of the topics exists. `certain` is false
     while leaders or topics are not known in full. Totals over all brokers are the promised rate x
     `contract_times` and the quota x `leading_brokers`; both 0 where totals are not known.
+
+    `fetch` is the scaling of fetch where followers serve reads, which says in `fetch_basis` what it
+    goes by, and in `serving` which brokers may have to serve.
     """
 
     form: str
@@ -69,6 +78,18 @@ class QuotaScaling:
     leading_brokers: int = 0
     produce_scale: Scale | None = None
     moving: frozenset[QuotaKey] = _NO_KEYS
+    fetch: "QuotaScaling | None" = None
+    fetch_basis: FetchBasis | None = None
+    serving: Set[int] = _NO_BROKERS
+
+    @property
+    def skew(self) -> float | None:
+        """How unevenly the brokers serve, as the quota goes by; None without leaders."""
+        spread, scale = self.spread, self.scale
+        if spread is None or scale is None or self.fetch_basis is not FetchBasis.MEASURED:
+            return None if spread is None else spread.skew
+        whole = 1 if self.form == _TOTAL.value else spread.partitions
+        return spread.brokers * scale.times / (scale.parts * whole)
 
     def basis(self, promised: int) -> str:
         """The promise that a quota is for (form, rate, method, topics), without the leaders.
@@ -81,7 +102,8 @@ class QuotaScaling:
 class QuotaScalings:
     """The bases of one pass. `leaders` None = brokers and leaders are unknown.
 
-    `adaptations` are the shares of method Adaptive.
+    `adaptations` are the shares of method Adaptive, `reads` where consumers read from followers
+    (None = nowhere that is known), and `measured` the shares of those reads.
     """
 
     def __init__(
@@ -89,9 +111,18 @@ class QuotaScalings:
         leaders: Leaders | None,
         method: ScalingMethod,
         adaptations: Adaptations = _NO_ADAPTATIONS,
+        *,
+        reads: Reads | None = None,
+        measured: Adaptations = _NO_ADAPTATIONS,
     ) -> None:
         self._leaders = leaders
         self._adaptations = adaptations
+        self._reads = reads
+        self._measured = measured
+        self._read_by: dict[
+            tuple[RateForm | None, tuple[str, ...], tuple[str, ...]], QuotaScaling
+        ] = {}
+        self.selection_known = leaders is not None and leaders.topology.selection is not None
         self._method = method
         self._method_name = method.value
         self._found: dict[RateForm | None, dict[tuple[str, ...], QuotaScaling]] = {
@@ -109,11 +140,73 @@ class QuotaScalings:
         scaling = found.get(topics)
         if scaling is None:
             scaling = found[topics] = self._scaling(form, topics)
-        return (
-            self._adapted(scaling, member.entity)
-            if self._adaptations and form is _PER_PARTITION
-            else scaling
+        if self._adaptations and form is _PER_PARTITION:
+            scaling = self._adapted(scaling, member.entity)
+        return scaling if self._reads is None else self._with_reads(scaling, form, member)
+
+    def _with_reads(
+        self, scaling: QuotaScaling, form: RateForm | None, member: Member
+    ) -> QuotaScaling:
+        """Fetch by the brokers that serve it, produce by leaders."""
+        known = self._measured.get((member.entity, Direction.EGRESS))
+        is_own = bool(self._adaptations) or (known is not None and not known.is_expected)
+        key = form, member.topics, member.racks
+        shared = None if is_own else self._read_by.get(key)
+        if shared is None:
+            shared = self._read(scaling, form, member, known)
+            if not is_own:
+                self._read_by[key] = shared
+        return shared
+
+    def _read(
+        self,
+        scaling: QuotaScaling,
+        form: RateForm | None,
+        member: Member,
+        known: Adaptation | None,
+    ) -> QuotaScaling:
+        spread = self._reads.of(member) if self._reads is not None else None
+        is_divided = form is _PER_PARTITION or form is _TOTAL
+        if spread is None or not scaling.known or not (is_divided or member.topics):
+            return scaling
+        return replace(scaling, fetch=self._fetching(scaling, form, spread, member.entity, known))
+
+    def _fetching(
+        self,
+        scaling: QuotaScaling,
+        form: RateForm | None,
+        spread: FetchSpread,
+        entity: Entity,
+        known: Adaptation | None,
+    ) -> QuotaScaling:
+        is_divided = form is _PER_PARTITION or form is _TOTAL
+        if not is_divided or known is None or known.is_expected or spread.reach is None:
+            on, basis, moving = spread.expected, spread.basis, scaling.moving
+            scale = self._expected(form, on, self._adaptations.get((entity, Direction.EGRESS)))
+        else:
+            on, basis = spread.reach, FetchBasis.MEASURED
+            moving = _MOVING_FETCH if known.is_moving else _NO_KEYS
+            scale = read_scale(form, on, known.share)
+        return replace(
+            scaling,
+            particulars=f"{scaling.particulars}{_MARKS[basis]}",
+            scale=scale,
+            spread=on,
+            certain=scaling.certain and spread.certain,
+            contract_times=on.brokers if form is _PER_BROKER else scaling.contract_times,
+            leading_brokers=spread.widest.brokers,
+            produce_scale=None,
+            moving=moving,
+            fetch_basis=basis,
+            serving=spread.widest.leading,
         )
+
+    def _expected(
+        self, form: RateForm | None, on: LeaderSpread, adaptation: Adaptation | None
+    ) -> Scale | None:
+        if form is _PER_PARTITION and adaptation is not None:
+            return _scale(on, adaptation)
+        return expected_scale(form, on, self._method)
 
     def _adapted(self, scaling: QuotaScaling, entity: Entity) -> QuotaScaling:
         """Each direction of an entity is measured, and so scaled, by itself."""
@@ -211,6 +304,22 @@ def _named(topics: tuple[str, ...]) -> str:
 
 # names of this module, because these are looked up for every member
 _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
+_MOVING_FETCH = frozenset({_CONSUMER})
+
+# what a basis says of reads from followers; no topic has such a name
+_MARKS = {FetchBasis.LEADERS: "", FetchBasis.RACKS: " @racks", FetchBasis.MEASURED: MEASURED_MARK}
+
+
+def by_reads(basis: str) -> bool:
+    """Whether what was written on this basis was scaled by reads from followers."""
+    return any(mark in basis for mark in _MARKS.values() if mark)
+
+
+def promised_by(basis: str) -> str:
+    """The basis without what scales its fetch: reads that move are no new promise."""
+    promised, mark, _ = basis.partition(" @")
+    return promised + (_OVERRIDE_ONLY if mark and is_override_only(basis) else "")
+
 
 _OVERRIDE_ONLY = " override only"
 _EVERYWHERE = QuotaScaling(RateForm.PER_BROKER.value)
@@ -312,8 +421,25 @@ class Promise:
             return f"{rates} per broker; none of its topics has a leader now"
         return (
             f"{rates} per broker; {self.spread.leaders} partitions led by "
-            f"{self.spread.brokers} brokers, skew {self.spread.skew:.2f}"
+            f"{self.spread.brokers} brokers, skew {self.spread.skew:.2f}{self._fetch_words()}"
         )
+
+    def _fetch_words(self) -> str:
+        target = self.targets.get(_CONSUMER)
+        on = None if target is None else target.scaling
+        if on is None or on.fetch_basis is None or on.skew is None:
+            return ""
+        return f"; {fetch_words(on.fetch_basis, on.serving)}, skew {on.skew:.2f}"
+
+
+def fetch_words(basis: FetchBasis, serving: Set[int]) -> str:
+    """What a fetch quota goes by where followers serve reads. Ends without a stop."""
+    goes_by = {
+        FetchBasis.LEADERS: "leaders until its reads are measured",
+        FetchBasis.RACKS: "the declared racks",
+        FetchBasis.MEASURED: "measured reads",
+    }
+    return f"fetch by {goes_by[basis]}, from {counted(len(serving), 'broker')}"
 
 
 NOTHING = Promise({})
@@ -349,7 +475,9 @@ def quotas_of(contract: Contract, scaling: QuotaScaling) -> list[ScaledQuota]:
         ]
     scale = scaling.scale
     if (rate := contract.fetch_bytes_per_second) is not None:
-        found.append((_CONSUMER, rate if scale is None else scale.of(rate), rate, scaling))
+        on = scaling.fetch or scaling
+        number = rate if on.scale is None else on.scale.of(rate)
+        found.append((_CONSUMER, number, rate, on))
     if (rate := contract.produce_bytes_per_second) is not None:
         scale = scaling.produce_scale or scale
         found.append((_PRODUCER, rate if scale is None else scale.of(rate), rate, scaling))
@@ -409,7 +537,10 @@ def throttled_rates(tier: Tier, member: Member) -> Contract | None:
         return None
     without_contract = RateForm.PER_PARTITION if member.topics else RateForm.PER_BROKER
     form = without_contract if member.contract is None else member.contract.form
-    return next((rates for rates in tier.throttled if rates.form is form), None)
+    rates = next((rates for rates in tier.throttled if rates.form is form), None)
+    if member.protected and rates is not None:
+        return replace(rates, fetch_bytes_per_second=None)
+    return rates
 
 
 def held_down(promise: Promise, held: HeldKeys) -> Promise:

@@ -28,6 +28,7 @@ from tidegate_logic.quotas.leaving import (
     is_restored,
     remembered,
 )
+from tidegate_logic.quotas.mute import shortest_bound
 from tidegate_logic.quotas.precedence import InheritedQuota
 from tidegate_logic.quotas.steps import (
     KeyRules,
@@ -85,6 +86,18 @@ class EntityRules:
     policy: Policy
     keys: KeyRules
     sent: Sent
+
+    def within(self, longest_mute_seconds: int | None) -> "EntityRules":
+        """The same for an entity that no lowering may mute for longer; None = no bound of its own.
+
+        Never so short that no step would be safe.
+        """
+        guard = self.keys.guard
+        if longest_mute_seconds is None:
+            return self
+        bound = shortest_bound(longest_mute_seconds, guard.window)
+        bounded = replace(guard, max_mute_seconds=min(bound, guard.max_mute_seconds))
+        return replace(self, keys=replace(self.keys, guard=bounded))
 
 
 @dataclass(frozen=True, slots=True)

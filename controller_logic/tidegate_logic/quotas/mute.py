@@ -28,3 +28,8 @@ def largest_safe_step(exposure: int, max_mute_seconds: int, window: QuotaWindow)
     """
     allowed_seconds = max_mute_seconds + (window.samples - 1) * window.sample_seconds
     return min(exposure, -(-exposure * window.seconds // allowed_seconds))
+
+
+def shortest_bound(longest_mute_seconds: int, window: QuotaWindow) -> int:
+    """The bound, or the shortest one with which a quota can be lowered at all."""
+    return max(longest_mute_seconds, window.sample_seconds + 1)

@@ -4,7 +4,7 @@ Works on complete knowledge only; `decide.py` holds before it comes to this. The
 it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import ceil
@@ -85,11 +85,13 @@ class Plan:
     leaving: Mapping[Entity, float] = field(default_factory=dict)
 
 
-def rules_of(policy: Policy, now_seconds: float, sent: Sent) -> EntityRules:
+def rules_of(
+    policy: Policy, now_seconds: float, sent: Sent, *, selection_known: bool = True
+) -> EntityRules:
     """What holds for every entity in a pass of this moment (seconds since the epoch)."""
-    return EntityRules(
-        policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy)), sent
-    )
+    guard = MuteGuard.of(policy)
+    keys = KeyRules(now_seconds, policy.minimum_change_percent, guard, selection_known)
+    return EntityRules(policy, keys, sent)
 
 
 def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[Entity, StoredQuota]:
@@ -115,9 +117,11 @@ class _Planner:
         *,
         in_grace: Mapping[QuotaKey, float] = _NO_GRACE,
         is_held: bool = False,
+        longest_mute_seconds: int | None = None,
     ) -> None:
         """Plan this one, and keep what has to be said of it and written for it."""
         entity, before = stored.entity, self._before
+        rules = self._rules.within(longest_mute_seconds)
         beside = Beside(
             before.contended.get(entity),
             self._inherited.below(entity) if self._inherited else _NOTHING,
@@ -125,7 +129,7 @@ class _Planner:
             is_held,
             before.restored.recent(entity, self._rules.keys.now_seconds),
         )
-        plan, write = plan_entity(stored, promise, self._rules, beside)
+        plan, write = plan_entity(stored, promise, rules, beside)
         self.count += 1
         self.entities[entity] = plan
         if write is not None:
@@ -152,7 +156,13 @@ def make_plan(
 
     Those are all counted first, because the guard against mass removals judges their number.
     """
-    rules = rules_of(policy, now_seconds, sent.of)
+    scalings = wanted.scalings
+    rules = rules_of(
+        policy,
+        now_seconds,
+        sent.of,
+        selection_known=scalings is None or scalings.selection_known,
+    )
     planner = _Planner(rules, before, inherited)
     losing = [
         (stored, NOTHING)
@@ -175,10 +185,11 @@ def make_plan(
             planner.leave(entity, EntityPlan(refused=reason, why=why))
         elif is_converged(stored, promise, policy):
             settled += bool(promise.targets)
-        elif entity in ours and loses_a_key(stored, promise):
+        elif entity in ours and loses_a_key(stored, promise, wanted.protected_keys(entity)):
             losing.append((stored, promise))
         else:
-            planner.plan(stored, promise)
+            longest = wanted.longest_mute_seconds(entity)
+            planner.plan(stored, promise, longest_mute_seconds=longest)
     leaving = leaving_entities(losing)
     removals = _without_returned(before.removals, leaving, ours)
     judged = judge(policy, leaving, ours, removals, now_seconds=now_seconds)
@@ -499,15 +510,18 @@ def _with_count(
     return (*(one for one in counts if one[1] > count), (now_seconds, count))
 
 
-def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
+def loses_a_key(
+    stored: StoredQuota, promise: Promise, protected: Set[QuotaKey] = frozenset()
+) -> bool:
     """Whether the ledger has a key that is no longer wanted and is no throttle.
 
-    A throttle that ends where nothing is promised takes nothing away.
+    A throttle that ends where nothing is promised takes nothing away. Nor does a list that was
+    emptied by mistake take a key that is `protected`: brokers report the share group.
     """
     if stored.ledger is None:
         return False
     return any(
-        key not in promise.keys and entry.of_contract is None
+        key not in promise.keys and key not in protected and entry.of_contract is None
         for key, entry in stored.ledger.entries.items()
     )
 

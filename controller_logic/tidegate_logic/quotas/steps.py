@@ -11,7 +11,7 @@ entity says for the very same bucket, for there the same window goes on.
 
 from dataclasses import dataclass, replace
 
-from tidegate_logic.contracts.targets import Target, Throttled
+from tidegate_logic.contracts.targets import Target, Throttled, by_reads, promised_by
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     MIN_BYTE_RATE,
@@ -107,11 +107,15 @@ def _recent_rate(entry: LedgerEntry | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyRules:
-    """What holds for every key of one pass."""
+    """What holds for every key of one pass.
+
+    `selection_known` is false while it is not known whether consumers read from followers.
+    """
 
     now_seconds: float
     minimum_change_percent: int
     guard: MuteGuard
+    selection_known: bool = True
 
 
 @value(frozen=True, slots=True)
@@ -196,7 +200,7 @@ def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
         return _already_there(standing, target, rules)
     cause = _cause(standing, target)
     raises = _is_raise(standing.seen, target)
-    if not target.certain and not raises:
+    if not raises and (not target.certain or _may_stand_on_reads(standing, rules)):
         return _kept(standing, Reason.TOPOLOGY_INCOMPLETE)
     finishing = standing.entry is not None and standing.entry.reason is Reason.STEPPING
     if (
@@ -398,6 +402,15 @@ def _accepted_on_the_way(standing: KeyState, target: Target, rules: KeyRules) ->
     )
 
 
+def _may_stand_on_reads(standing: KeyState, rules: KeyRules) -> bool:
+    """Whether it was set for reads from followers, and it is not known now whether there are any.
+
+    So it is after a start, until the brokers have answered what their settings are.
+    """
+    entry = standing.entry
+    return not rules.selection_known and entry is not None and by_reads(entry.basis)
+
+
 def _cause(standing: KeyState, target: Target) -> Reason:
     entry, throttle = standing.entry, target.throttle
     if throttle is not None and throttle.because is not None and not standing.disturbed:
@@ -408,7 +421,7 @@ def _cause(standing: KeyState, target: Target) -> Reason:
         return Reason.REPAIRED
     if entry.of_contract is not None and throttle is None:
         return Reason.RELEASED
-    if entry.basis != target.basis:
+    if entry.basis != target.basis and promised_by(entry.basis) != promised_by(target.basis):
         return Reason.CONTRACT_CHANGED
     on_its_way_down = entry.reason is Reason.STEPPING and not _is_raise(standing.seen, target)
     if on_its_way_down or entry.reason is Reason.GIVEN_BACK:

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field, replace
 from math import ceil, inf
 
 from tidegate_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level, RateKey
-from tidegate_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
+from tidegate_logic.quotas.mute import (
+    largest_safe_step,
+    predicted_mute_seconds,
+    shortest_bound,
+)
 from tidegate_logic.readings import Flows, any_limited, is_limited
 from tidegate_logic.throttle.input import (
     FREE,
@@ -266,13 +270,19 @@ class Bucket:
 
     def safe_step(self, settings: ThrottleSettings) -> int:
         """The lowest value in bytes/s that mutes no client for longer than allowed."""
-        return largest_safe_step(self.exposure, settings.max_mute_seconds, settings.window)
+        return largest_safe_step(self.exposure, self._longest_mute(settings), settings.window)
 
     def safe_step_later(self, settings: ThrottleSettings) -> int:
         """The same once it has been at its cap for a dwell: then no window holds more than that."""
         return largest_safe_step(
-            min(self.cap, self.exposure), settings.max_mute_seconds, settings.window
+            min(self.cap, self.exposure), self._longest_mute(settings), settings.window
         )
+
+    def _longest_mute(self, settings: ThrottleSettings) -> int:
+        bound = self.rate.longest_mute_seconds
+        if bound is None:
+            return settings.max_mute_seconds
+        return min(settings.max_mute_seconds, shortest_bound(bound, settings.window))
 
     def predicted_mute_seconds(self, value: int, settings: ThrottleSettings) -> float:
         return (

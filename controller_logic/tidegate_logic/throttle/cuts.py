@@ -435,6 +435,7 @@ def _may_drain(bucket: Bucket, target: int, scene: DirectionSnapshot) -> bool:
     if (
         not flows
         or not fresh
+        or bucket.rate.longest_mute_seconds is not None
         or scene.scrape_seconds > _LONGEST_SCRAPE_SECONDS
         or bucket.exposure < _LEAST_RATIO * target
     ):

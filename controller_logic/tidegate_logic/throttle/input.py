@@ -172,7 +172,8 @@ class ManagedRate:
     force (1.0 = a contract); None = not recorded. `producers` are the known producers behind it.
     Nothing is expected of one that is `contended`: another writer keeps changing its quota. `owed`
     is what the quota is still to be raised to whatever the load is (its contract was edited,
-    leaders moved, an override ended); 0 = nothing.
+    leaders moved, an override ended); 0 = nothing. `longest_mute_seconds` bounds a cut beside what
+    the policy allows, for a share group.
     """
 
     entity: Entity
@@ -187,6 +188,7 @@ class ManagedRate:
     producers: int = 0
     contended: bool = False
     owed: int = 0
+    longest_mute_seconds: int | None = None
     key: RateKey = field(init=False, repr=False, compare=False)
     throttleable: bool = field(init=False, repr=False, compare=False)
 

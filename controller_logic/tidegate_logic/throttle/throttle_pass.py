@@ -151,7 +151,7 @@ class ManagedRates:
             if stored is not None and stored.ledger is not None
             else None
         )
-        spread, in_force = owner.spread, self._in_force(stored, key)
+        serving, in_force = owner.serving(direction), self._in_force(stored, key)
         return ManagedRate(
             owner.entity,
             direction,
@@ -159,13 +159,16 @@ class ManagedRates:
             contract,
             None if floor is None else floor.value,
             in_force,
-            self._live if spread is None else spread.leading,
+            self._live if serving is None else serving,
             last_change=_last_change(entry),
             recorded_fraction=_recorded_fraction(entry),
             # one bucket shows only that there is a producer
             producers=int(direction is Direction.INGRESS),
             contended=owner.entity in self._contended,
             owed=self._owed(owner, stored, in_force, contract=contract, key=key),
+            longest_mute_seconds=owner.member.longest_mute_seconds
+            if direction is Direction.EGRESS
+            else None,
         )
 
     def _owed(

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from tidegate.kube.login import Login
     from tidegate.observe.connections import OpenAdminStore as OpenAdminStore
     from tidegate.observe.connections import OpenReplication as OpenReplication
+    from tidegate.observe.connections import OpenShareGroups as OpenShareGroups
     from tidegate.observe.connections import OpenTopology as OpenTopology
     from tidegate.observe.connections import OpenTree as OpenTree
     from tidegate.observe.metrics_watch import OpenReader as OpenReader
     from tidegate.observe.metrics_watch import Reader
     from tidegate.observe.observation import ReplicationSource, TopologySource
+    from tidegate.observe.share_groups import ShareGroupSource
     from tidegate.observe.trust import Secrets
     from tidegate.prometheus.probe import Probe
     from tidegate.prometheus.settings import MetricsSettings
@@ -89,6 +91,13 @@ def open_replication(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Repl
     from tidegate.observe import connections
 
     return connections.open_replication(spec, secrets, folder=folder)
+
+
+def open_share_groups(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ShareGroupSource:
+    """Share groups on the brokers of `spec`; connected to at first use."""
+    from tidegate.observe import connections
+
+    return connections.open_share_groups(spec, secrets, folder=folder)
 
 
 def open_reader(settings: MetricsSettings) -> Reader:
@@ -153,6 +162,7 @@ class CommandContext:
     open_admin_store: OpenAdminStore = open_admin_store
     open_topology: OpenTopology = open_topology
     open_replication: OpenReplication = open_replication
+    open_share_groups: OpenShareGroups = open_share_groups
     open_kubernetes: OpenKubernetes = open_kubernetes
     context_namespace: Callable[[Path | None, str | None], str] = context_namespace
     open_reader: OpenReader = open_reader

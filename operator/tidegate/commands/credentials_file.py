@@ -14,20 +14,25 @@ import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import yaml
+from pydantic import ValidationError
 
 from tidegate.errors import UserActionRequired
 from tidegate.observe.connections import QUOTAS_STAY, prometheus_server
 from tidegate.observe.trust import SecretData, Secrets
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.resources.authentication import (
+    EXTENSION,
+    TOKEN_FIELDS,
+    AccessKey,
     Authentication,
     CertificateAndKey,
     KafkaAuthentication,
     PasswordSecret,
     PrometheusAuthentication,
+    SecretValue,
     Tls,
     TokenSecret,
     TrustedCertificate,
@@ -50,7 +55,7 @@ class CredentialsFile:
     Where the policy declares `tls` or `authentication`, the file's keys replace those of the
     Secrets that it names, and a key `username` replaces its user. Where it declares neither, a
     key's name decides its use: `username` and `password` or `token`, `ca.crt`, `tls.crt` and
-    `tls.key`.
+    `tls.key`; for brokers, also the fields of a policy's login by tokens (`TOKEN_FIELDS`).
     """
 
     path: Path
@@ -64,8 +69,20 @@ class CredentialsFile:
         )
 
     def for_brokers(self, declared: KafkaSpec) -> tuple[KafkaSpec, Secrets]:
-        """The same for the brokers."""
+        """The same for the brokers.
+
+        Where the policy names a token that only its operator has, the key `token`, or the access
+        key of AWS, replaces that.
+        """
         tls, login = self._resolved(declared.tls, declared.authentication, self._kafka_login)
+        if login is not None and login.access_token_file is not None:
+            given: dict[str, object] = {}
+            if login.type == "oauthbearer" and "token" in self.keys:
+                given = {"access_token": _token("token")}
+            elif "accessKeyId" in self.keys:
+                given = {"access_key": self._access_key(), "role_arn": None, "sts_endpoint": None}
+            if given:
+                login = login.model_copy(update={**given, "access_token_file": None})
         return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(
             tls, login
         )
@@ -110,10 +127,50 @@ class CredentialsFile:
             return Tls(
                 trusted_certificates=(TrustedCertificate(secret_name=_NAME, certificate="ca.crt"),)
             )
-        return Tls() if self._certificate() is not None else None
+        needs_it = self._certificate() is not None or bool(_TOKEN_KEYS.keys() & self.keys.keys())
+        return Tls() if needs_it else None
 
     def _kafka_login(self) -> KafkaAuthentication | None:
-        return self._login(KafkaAuthentication, "scram-sha-512")
+        kind = next((kind for key, kind in _TOKEN_KEYS.items() if key in self.keys), None)
+        if kind is None:
+            return self._login(KafkaAuthentication, "scram-sha-512")
+        own = Secrets(data={_NAME: self.keys}, file=self.path)
+        fields: dict[str, Any] = {
+            name: own.text(_NAME, name, meanwhile=QUOTAS_STAY)
+            for name in TOKEN_FIELDS
+            if name in self.keys
+        }
+        extensions = {
+            key.removeprefix(EXTENSION): own.text(_NAME, key, meanwhile=QUOTAS_STAY)
+            for key in self.keys
+            if key.startswith(EXTENSION)
+        }
+        fields["saslExtensions"] = extensions or None
+        for name, key in (("clientSecret", "clientSecret"), ("accessToken", "token")):
+            if key in self.keys:
+                fields[name] = _token(key)
+        if "tokenEndpoint.crt" in self.keys:
+            trusted = TrustedCertificate(secret_name=_NAME, certificate="tokenEndpoint.crt")
+            fields["tlsTrustedCertificates"] = (trusted,)
+        if "accessKeyId" in self.keys:
+            fields["accessKey"] = self._access_key()
+        try:
+            return KafkaAuthentication.model_validate(
+                {"type": kind, **fields, "certificateAndKey": self._certificate()}
+            )
+        except ValidationError as error:
+            what = "; ".join(
+                ".".join(map(str, (*one["loc"], ""))) + f" {one['msg']}" for one in error.errors()
+            )
+            raise _unreadable(self.path, f"is not a login of type {kind}: {what}") from None
+
+    def _access_key(self) -> AccessKey:
+        return AccessKey(
+            secret_name=_NAME,
+            access_key_id="accessKeyId",
+            secret_access_key="secretAccessKey",  # noqa: S106  (the key's name)
+            session_token="sessionToken" if "sessionToken" in self.keys else None,
+        )
 
     def _zookeeper_login(self) -> ZooKeeperAuthentication | None:
         return self._login(ZooKeeperAuthentication, "digest")
@@ -154,6 +211,18 @@ class CredentialsFile:
             if has_any
             else None
         )
+
+
+# the keys that decide a type of login, the first that is there
+_TOKEN_KEYS = {
+    "tokenEndpointUri": "oauthbearer",
+    "token": "oauthbearer",
+    "accessKeyId": "aws-msk-iam",
+}
+
+
+def _token(key: str) -> SecretValue:
+    return SecretValue(secret_name=_NAME, key=key)
 
 
 _PASSWORD = PasswordSecret(secret_name=_NAME, password="password")  # noqa: S106  (the key's name)

@@ -103,6 +103,7 @@ class Examination:
         from tidegate.commands.doctor_cluster import examine_cluster
         from tidegate.commands.doctor_metrics import examine_metrics
         from tidegate.commands.doctor_queues import examine_queues
+        from tidegate.commands.doctor_share_groups import examine_share_groups
 
         source: PolicySource | None = None
         if self._asked.policy.file:
@@ -118,6 +119,9 @@ class Examination:
             self._around, source, self._asked.access
         )
         yield from examine_queues(self._around, source, self._asked.access, brokers)
+        yield from examine_share_groups(
+            self._around, source, self._asked.access, self._metrics_credentials, brokers
+        )
         yield from examine_metrics(
             self._around,
             source,

@@ -17,12 +17,18 @@ from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.observe.broker_settings import (
+    CORDONED,
+    CORDONED_IMPACT,
     FOLLOWER_READS_FIX,
+    LOG_DIRS,
     PLUGIN,
     RACK,
     SELECTOR,
     FollowerReads,
+    cordoned_brokers,
+    cordoned_finding,
     has_scaled_fetch,
+    leaders_scale_reads,
     plugin_words,
     plugins_of,
 )
@@ -185,17 +191,21 @@ def login_words(
     """`as alice by scram-sha-512 with TLS`, `without a login, in plain text`."""
     if login is None:
         who = "without a login"
-    elif login.username is None:
+    elif login.username is not None:
+        who = f"as {login.username} by {login.type}"
+    elif login.type == "tls":
         who = "with a client certificate"
     else:
-        who = f"as {login.username} by {login.type}"
+        client = getattr(login, "client_id", None)
+        who = f"as client {client} by {login.type}" if client else f"by {login.type}"
     return f"{who} with TLS" if tls is not None else f"{who}, in plain text"
 
 
 _SAMPLES, _SAMPLE_SECONDS = "quota.window.num", "quota.window.size.seconds"
 _VERSION, _ROLES = "inter.broker.protocol.version", "process.roles"
 _VOTERS = "controller.quorum.voters"  # a quorum whose members may change has none
-_ASKED = (PLUGIN, SELECTOR, RACK, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES, _VOTERS)
+_OF_BROKERS = (PLUGIN, SELECTOR, RACK, CORDONED, LOG_DIRS, _SAMPLES, _SAMPLE_SECONDS)
+_ASKED = (*_OF_BROKERS, _VERSION, _ROLES, _VOTERS)
 
 
 def _brokers(
@@ -291,13 +301,29 @@ def _settings_findings(
     elif len(silent) < len(brokers):
         yield ok("plugin", "No broker replaces Kafka's quotas by a plugin.")
     reads = FollowerReads.of(brokers, settings)
-    if reads.selectors and has_scaled_fetch(source.declared.tiers or ()):
+    tiers = source.declared.tiers or ()
+    if reads.selectors and not leaders_scale_reads(tiers, source.declared.policy):
+        if has_scaled_fetch(tiers):
+            yield ok(
+                "followers",
+                f"{sentence(reads.finding())}. Declared racks or measured reads scale fetch.",
+            )
+    elif reads.selectors:
         yield warning(
             "followers",
             Reason.READS_FROM_FOLLOWERS,
             f"{sentence(reads.finding())}.",
             f"{reads.impact()}.",
             f"{FOLLOWER_READS_FIX}.",
+        )
+    cordoned = cordoned_brokers(settings)
+    if cordoned:
+        yield warning(
+            "brokers",
+            Reason.BROKER_CORDONED,
+            f"{sentence(cordoned_finding(cordoned))}.",
+            f"{CORDONED_IMPACT}.",
+            "Expect the move, or delete the setting cordoned.log.dirs of a broker that stays.",
         )
     declared = source.kafka.quota_window
     wanted = (declared.samples, declared.sample_seconds)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.commands.context import CommandContext
+from tidegate.commands.doctor_cluster import login_words
 from tidegate.commands.findings import Finding, ok, problem, unknown, warning
 from tidegate.commands.inputs import PolicySource, named_brokers
 from tidegate.commands.options import AccessOptions
@@ -32,6 +33,7 @@ from tidegate.observe.connections import brokers_connection
 from tidegate.observe.declared import object_key, policy_name_of
 from tidegate.observe.trust import Secrets, read_secrets
 from tidegate.queues.names import QueueNames
+from tidegate.resources.authentication import KafkaAuthentication
 from tidegate.resources.kinds import DelayQueue, parse_queue
 from tidegate.resources.policy import KafkaCluster
 from tidegate_logic.queues.levels import TIMESTAMP_TYPE, Level, WantedLevels
@@ -197,19 +199,28 @@ def _login(
 def _is_the_policys(
     queue: DelayQueue, kafka: KafkaCluster, secrets: Secrets, policy_secrets: Secrets
 ) -> bool:
-    """Whether both are the same user, or show the same certificate."""
+    """Whether both are the same user or client, or show the same key, token or certificate."""
     own, policys = queue.spec.authentication, kafka.authentication
     if own is None or policys is None:
         return False
-    if own.username is not None:
-        return own.username == policys.username
-    mine, theirs = own.certificate_and_key, policys.certificate_and_key
-    if mine is None or theirs is None:
-        return False
-    certificate = secrets.value(mine.secret_name, mine.certificate, meanwhile=NOTHING_STARTS)
-    return certificate == policy_secrets.value(
-        theirs.secret_name, theirs.certificate, meanwhile=NOTHING_STARTS
-    )
+    mine = _identity(own, secrets)
+    return mine is not None and mine == _identity(policys, policy_secrets)
+
+
+def _identity(login: KafkaAuthentication, secrets: Secrets) -> object:
+    """What identifies a login; None where only the brokers or AWS know."""
+    if login.username is not None or login.client_id is not None:
+        return login.username, login.client_id
+    key, token, certificate = login.access_key, login.access_token, login.certificate_and_key
+    if key is not None:
+        where = key.secret_name, key.access_key_id
+    elif token is not None:
+        where = token.secret_name, token.key
+    elif certificate is not None and login.type == "tls":
+        where = certificate.secret_name, certificate.certificate
+    else:
+        return None
+    return secrets.value(*where, meanwhile=NOTHING_STARTS)
 
 
 def _rights(
@@ -253,7 +264,7 @@ def _rights(
         )
         return
     who = queue.spec.authentication
-    name = "without a login" if who is None else f"as {who.username or 'their certificate says'}"
+    name = login_words(queue.spec.tls, who)
     yield ok(_CHECK, f"Queue {key}: its forwarders log in {name}, and have the rights they need.")
 
 

@@ -31,6 +31,7 @@ from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
+from tidegate_logic.contracts.targets import fetch_words
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
@@ -312,10 +313,19 @@ def _scaled_sentence(explanation: KeyExplanation, report: MemberReport) -> str:
     )
     where = (
         f"Its topics have {report.leaders} leaders on {report.leading_brokers} "
-        f"brokers{skew}{promise}"
+        f"brokers{skew}{_fetch_words(explanation, report)}{promise}"
     )
     target = short_words(explanation.key, report.target.get(explanation.key))
     return f"{where}, and the target of {target} each permits {permitted}."
+
+
+def _fetch_words(explanation: KeyExplanation, report: MemberReport) -> str:
+    fetch = report.fetch
+    if explanation.key is not QuotaKey.CONSUMER_BYTE_RATE or fetch is None:
+        return ""
+    skew = "" if fetch.skew is None else f" (skew {fetch.skew:.2f})"
+    basis = fetch.fetch_basis
+    return "" if basis is None else f"; {fetch_words(basis, fetch.serving)}{skew}"
 
 
 def _shadow_sentences(explanation: KeyExplanation, applies: Applicable) -> Iterator[str]:
@@ -404,7 +414,7 @@ def _answer(known: Known, subject: Subject) -> Explained:
     keys = explain_client(known.quotas, subject, known.reports, known.overrides)
     warnings = (
         *known.warnings,
-        *_not_allowed(known.reports, subject),
+        *_left_out(known.reports, subject),
         *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
         *(known.fetch_notes if _fetch_is_scaled(keys) else ()),
         *_general_warnings(known.quotas, subject),
@@ -449,7 +459,7 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             decision.overridden.applied,
             outlook,
             dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
-            follower_reads_notes(seen.reads, observation.tiers),
+            follower_reads_notes(seen.reads, observation.tiers, observation.policy),
         )
 
 
@@ -512,12 +522,12 @@ def _removed_by_strimzi(
 _NO_PART = (MemberState.NOT_ALLOWED, MemberState.OWNED_BY_STRIMZI)
 
 
-def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
-    """Why members that would be this client's have no part in the answer."""
+def _left_out(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
+    """Why members that would be this client's have no part in the answer, or no fetch quota."""
     for report in reports:
         user, client_id = report.entity.user or subject.user, report.entity.client_id
         is_subject = (user, client_id or subject.client_id) == (subject.user, subject.client_id)
-        if report.state in _NO_PART and is_subject:
+        if is_subject and (report.state in _NO_PART or report.member.protected):
             yield f"{report.tier_key}, member {report.member_name}: {report.message}."
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from tidegate.commands.output import Document
-from tidegate.commands.plan import entity_document
+from tidegate.commands.plan import entity_document, fetch_fields
 from tidegate_logic.contracts.desired import MemberReport
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
@@ -315,6 +315,7 @@ def _member(key: QuotaKey, report: MemberReport) -> Document:
         "leaders": report.leaders,
         "leadingBrokers": report.leading_brokers,
         "leaderSkew": None if report.leader_skew is None else round(report.leader_skew, 3),
+        **(fetch_fields(report) if key is QuotaKey.CONSUMER_BYTE_RATE else {}),
         "promisedTotal": report.contract_total.get(key),
         "permittedTotal": report.permitted_total.get(key),
     }

@@ -3,7 +3,7 @@
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -63,12 +63,21 @@ def forward(
             help="User of the brokers, if the credentials have no key username.",
         ),
     ] = None,
+    login: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--client-login",
+            metavar="KEY=VALUE",
+            help="A key of the credentials that is not secret, such as clientId=forwarders. May be "
+            "repeated.",
+        ),
+    ] = None,
     tls: Annotated[
         bool,
         typer.Option(
             "--client-tls",
             help="Encrypt connections to the brokers. Implied by a key ca.crt or tls.crt in the "
-            "credentials.",
+            "credentials, and by a login by tokens.",
         ),
     ] = False,
     guarantee: Annotated[
@@ -177,7 +186,7 @@ def forward(
             guarantee=guarantee,
             allowed=tuple(allowed or ()),
             default_target=default_target,
-            client=_client(access, folder, authentication, username, tls=tls),
+            client=_client(access, folder, authentication, username, tls=tls, further=login or ()),
             client_rack=client_rack,
             cancellable=cancellable,
             hop_topics=dict(map(_hop, hop_delays or ())),
@@ -211,15 +220,31 @@ def _hop(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def _key(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not value:
+        raise InvalidResource(f"--client-login {text!r} is not KEY=VALUE.")
+    return key, value
+
+
 def _client(
-    access: AccessOptions, folder: Path, login: Login, username: str | None, *, tls: bool
+    access: AccessOptions,
+    folder: Path,
+    login: Login,
+    username: str | None,
+    *,
+    tls: bool,
+    further: Sequence[str] = (),
 ) -> dict[str, object]:
     """librdkafka's settings for the brokers."""
     from tidegate.forwarder.settings import client_settings
     from tidegate.observe.connections import brokers_connection
     from tidegate.resources.authentication import Tls
 
-    spec, secrets = named_brokers(None, access, username=username)
+    keys = dict(map(_key, further))
+    if username is not None:
+        keys.setdefault("username", username)
+    spec, secrets = named_brokers(None, access, keys=keys)
     if spec.authentication is not None and spec.authentication.password_secret is not None:
         chosen = spec.authentication.model_copy(update={"type": str(login)})
         spec = spec.model_copy(update={"authentication": chosen})

@@ -613,6 +613,7 @@ def opened_cluster(
             open_admin_store=around.open_admin_store,
             open_topology=around.open_topology,
             open_replication=around.open_replication,
+            open_share_groups=around.open_share_groups,
         )
         with closing(opened) as cluster:
             yield cluster
@@ -695,7 +696,8 @@ def observed(
     from tidegate.observe.broker_settings import BrokerSettings
     from tidegate.observe.observation import Observer
 
-    observer = Observer(BrokerSettings(settle_seconds=0.0, beside=False))
+    settings = BrokerSettings(settle_seconds=0.0, beside=False)
+    observer = Observer(settings)
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(
         source.declared,
@@ -704,12 +706,27 @@ def observed(
         usage=usage,
         ledger=look_of(source.status, source.declared.policy),
     )
-    warnings = (*warnings, *_unseen_kafka_users(source.declared))
+    warnings = (*warnings, *_unseen_kafka_users(source.declared), *_cordoned(settings.known))
     return replace(
         seen,
         observation=in_own_words(seen.observation),
         warnings=(*seen.warnings, *warnings),
     )
+
+
+def _cordoned(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Note]:
+    """The brokers whose leaders may move soon."""
+    from tidegate.control.report.conditions import sentence
+    from tidegate.observe.broker_settings import (
+        CORDONED_IMPACT,
+        cordoned_brokers,
+        cordoned_finding,
+    )
+
+    brokers = cordoned_brokers(settings)
+    if brokers:
+        text = f"{sentence(cordoned_finding(brokers))}. {CORDONED_IMPACT}."
+        yield Note(Reason.BROKER_CORDONED, text)
 
 
 def _unseen_kafka_users(declared: Declared) -> Iterator[Note]:
@@ -776,11 +793,11 @@ def named_zookeeper(
 
 
 def named_brokers(
-    source: PolicySource | None, options: AccessOptions, *, username: str | None = None
+    source: PolicySource | None, options: AccessOptions, *, keys: Mapping[str, str] | None = None
 ) -> tuple[KafkaSpec, Secrets]:
     """The policy's cluster with the command line's address and login of the brokers.
 
-    `username` is the user where the credentials have a password and name nobody.
+    `keys` are those of the credentials that their file lacks.
     """
     from tidegate.commands.credentials_file import read_credentials_file
     from tidegate.observe.trust import Secrets
@@ -788,7 +805,7 @@ def named_brokers(
     spec = _spec(source, options)
     if options.client_credentials_file is not None:
         found = read_credentials_file(options.client_credentials_file)
-        if username is not None and "username" not in found.keys:
-            found = replace(found, keys={**found.keys, "username": username.encode()})
+        lacking = {key: value.encode() for key, value in (keys or {}).items()}
+        found = replace(found, keys={**lacking, **found.keys})
         return found.for_brokers(spec)
     return spec, Secrets() if source is None else source.brokers_secrets()

@@ -280,8 +280,8 @@ class BoundsOptions:
         typer.Option(
             "--allowed-host",
             metavar="PATTERN",
-            help="Host that policies may use for brokers, ZooKeeper, Prometheus and buckets: HOST, "
-            "*.DOMAIN or either with :PORT; may be repeated. Unset: any.",
+            help="Host that policies may use for brokers, token endpoints, ZooKeeper, Prometheus "
+            "and buckets: HOST, *.DOMAIN or either with :PORT; may be repeated. Unset: any.",
         ),
     ] = None
     unlabelled_secret: Annotated[

@@ -207,7 +207,7 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
         "" if row.target is None else short_words(row.key, row.target),
         row.write.reason.value if row.write else _state(report),
         "" if report is None or report.leaders is None else str(report.leaders),
-        "" if report is None or report.leader_skew is None else f"{report.leader_skew:.2f}",
+        _skew(row),
         _total(row, report.contract_total.get(row.key) if report else None),
         _total(row, report.permitted_total.get(row.key) if report else None),
         f"{row.write.predicted_mute_seconds:.0f} s"
@@ -215,6 +215,15 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
         else "",
         row.who,
     )
+
+
+def _skew(row: PlanRow) -> str:
+    """Of leaders, or of reads where followers serve them, and what those go by."""
+    report = row.report
+    fetch = report.fetch if report and row.key is QuotaKey.CONSUMER_BYTE_RATE else None
+    if fetch is not None and fetch.skew is not None and fetch.fetch_basis is not None:
+        return f"{fetch.skew:.2f} by {fetch.fetch_basis.lower()}"
+    return "" if report is None or report.leader_skew is None else f"{report.leader_skew:.2f}"
 
 
 def _state(report: MemberReport | None) -> str:
@@ -347,11 +356,21 @@ def _member(report: MemberReport) -> Document:
         "leaders": report.leaders,
         "leadingBrokers": report.leading_brokers,
         "leaderSkew": None if report.leader_skew is None else round(report.leader_skew, 3),
+        **fetch_fields(report),
         "quota": _rates(report.quota),
         "target": _rates(report.target),
         "promisedTotal": _rates(report.contract_total),
         "permittedTotal": _rates(report.permitted_total),
     }
+
+
+def fetch_fields(report: MemberReport) -> Document:
+    """What fetch goes by where consumers read from followers; nothing where leaders serve reads."""
+    fetch = report.fetch
+    if fetch is None:
+        return {}
+    skew = None if fetch.skew is None else round(fetch.skew, 3)
+    return {"fetchSkew": skew, "fetchBy": fetch.fetch_basis, "fetchBrokers": sorted(fetch.serving)}
 
 
 def _recommendation(advice: Advice) -> Document:
@@ -420,7 +439,7 @@ def plan(
     warnings = (
         *source.remarks(),
         *(warning.message for warning in seen.warnings),
-        *follower_reads_notes(seen.reads, seen.observation.tiers),
+        *follower_reads_notes(seen.reads, seen.observation.tiers, seen.observation.policy),
         *((replication.message,) if isinstance(replication, TidegateError) else ()),
     )
     document = plan_document(seen.observation, decision, warnings=warnings)

@@ -1,13 +1,14 @@
 """Settings of a forwarder, and of the Kafka clients in it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from tidegate.kafka.settings import KafkaConnection
+from tidegate.errors import TidegateError
+from tidegate.kafka.settings import KafkaConnection, Token, TokenLogin
 from tidegate.queues.names import Guarantee, QueueNames
 
 log = structlog.get_logger(__name__)
@@ -39,14 +40,19 @@ class ForwarderSettings:
 
 
 def client_settings(connection: KafkaConnection) -> dict[str, object]:
-    """A connection in librdkafka's words."""
+    """A connection in librdkafka's words.
+
+    Raises what `Tokens.current` does: a client without a token would say less, and later.
+    """
     tls, sasl = connection.tls, connection.sasl
     protocol = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
     found: dict[str, object] = {
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "security.protocol": protocol,
     }
-    if sasl is not None:
+    if isinstance(sasl, TokenLogin):
+        found |= {"sasl.mechanism": str(sasl.mechanism), "oauth_cb": _token_for(sasl)}
+    elif sasl is not None:
         found |= {
             "sasl.mechanism": str(sasl.mechanism),
             "sasl.username": sasl.username,
@@ -62,6 +68,29 @@ def client_settings(connection: KafkaConnection) -> dict[str, object]:
         }
         found |= {key: value for key, value in files.items() if value is not None}
     return found
+
+
+_ASKED_AGAIN_SECONDS = 10.0
+_TokenOfClients = tuple[str, float, str, dict[str, str]]
+
+
+def _token_for(login: TokenLogin) -> Callable[[str], _TokenOfClients]:
+    """What librdkafka calls for a token, when it needs one and after four fifths of its life.
+
+    It must not raise: its library calls further callbacks with the exception. While no token can be
+    had, the last one is given, which brokers refuse once it has expired, and it is called again.
+    """
+    last = [login.tokens.current()]
+
+    def token(_: str) -> _TokenOfClients:
+        try:
+            last[0] = login.tokens.current()
+        except TidegateError as error:
+            log.warning("no access token", problem=error.message)
+            last[0] = Token(last[0].value, time.time() + _ASKED_AGAIN_SECONDS)
+        return last[0].value, last[0].expires_at_seconds, "", dict(login.extensions)
+
+    return token
 
 
 _SAID_AGAIN_SECONDS = 60.0

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidegate.errors import (
@@ -24,6 +25,9 @@ from tidegate.errors import (
     refused_certificate,
 )
 from tidegate.kafka.protocol import (
+    AbstractTokenProvider,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
     admin,
     consumer,
     for_code,
@@ -32,8 +36,9 @@ from tidegate.kafka.protocol import (
     sasl,
     sasl_mechanism,
 )
-from tidegate.kafka.settings import KafkaConnection, SaslLogin
-from tidegate_logic.model import TopicLeaders, Topology
+from tidegate.kafka.settings import KafkaConnection, SaslLogin, Token, TokenLogin
+from tidegate.kafka.tokens import claims_of
+from tidegate_logic.model import InSync, TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
 
 # Brokers and leaders of a Metadata answer. A partition without a certain leader is counted as
@@ -50,8 +55,8 @@ _ABSENT = {_UNKNOWN_TOPIC, _INVALID_TOPIC}
 _USABLE = {_NONE, _LEADER_NOT_AVAILABLE, _REPLICA_NOT_AVAILABLE}
 
 
-def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
-    """The topology in a Metadata answer (v4).
+def topology_of(answer: Any, *, read_at_seconds: float, with_in_sync: bool = False) -> Topology:
+    """The topology in a Metadata answer (v4), if wanted with the in-sync replicas.
 
     Raises Incomplete when it names no broker or when a topic comes with an error that says nothing
     about its existence, Unauthorized when a topic may not be described.
@@ -66,6 +71,11 @@ def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
             ),
         )
     topics = {topic.name: _leaders(topic, brokers) for topic in answer.topics if _exists(topic)}
+    if with_in_sync:
+        for topic in answer.topics:
+            if topic.name in topics:
+                known = topics[topic.name]
+                topics[topic.name] = replace(known, in_sync=_in_sync(topic, brokers))
     return Topology(read_at_seconds, brokers, topics, answer.cluster_id)
 
 
@@ -116,16 +126,30 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
     return TopicLeaders(dict(leaders), leaderless)
 
 
+def _in_sync(topic: Any, brokers: frozenset[int]) -> tuple[tuple[InSync, int], ...]:
+    """Its partitions with a leader, by that leader and the other live in-sync replicas."""
+    groups = Counter(
+        (one.leader_id, *sorted(brokers.intersection(one.isr_nodes) - {one.leader_id}))
+        for one in topic.partitions
+        if one.leader_id in brokers
+    )
+    return tuple(groups.items())
+
+
 # One connection to one broker: kafka-python's protocol classes over a plain socket, each request
 # bounded in time.
 #
 # kafka-python's own client has a thread, a metadata cache and retries; a control pass wants one
-# answer or one error. The request versions work from Kafka 0.11 to 4.x, so nothing is negotiated.
+# answer or one error. The request versions work from Kafka 2.2 to 4.x, so nothing is negotiated.
 
 
 CLIENT_ID = "tidegate"
 _MOST_BYTES = 256 * 1024 * 1024
 _SIZE = struct.Struct(">i")
+# Of the time that a broker lets a login last, when the next one is made on the same connection;
+# within a second of the last one, a broker takes none.
+_RENEWED_AFTER = 0.85
+_LEAST_LOGIN_SECONDS = 1.1
 _SPOKEN = {
     metadata.MetadataRequest: (metadata.MetadataResponse, 4),
     admin.DescribeConfigsRequest: (admin.DescribeConfigsResponse, 1),
@@ -133,7 +157,7 @@ _SPOKEN = {
     admin.IncrementalAlterConfigsRequest: (admin.IncrementalAlterConfigsResponse, 0),
     admin.ListPartitionReassignmentsRequest: (admin.ListPartitionReassignmentsResponse, 0),
     sasl.SaslHandshakeRequest: (sasl.SaslHandshakeResponse, 1),
-    sasl.SaslAuthenticateRequest: (sasl.SaslAuthenticateResponse, 0),
+    sasl.SaslAuthenticateRequest: (sasl.SaslAuthenticateResponse, 1),
     # those of the quota store on the admin protocol, which brokers from 2.6 to 4.x understand
     producer.AddPartitionsToTxnRequest: (producer.AddPartitionsToTxnResponse, 1),
     admin.AlterClientQuotasRequest: (admin.AlterClientQuotasResponse, 0),
@@ -152,6 +176,9 @@ _SPOKEN = {
     consumer.OffsetFetchRequest: (consumer.OffsetFetchResponse, 5),
     admin.DescribeGroupsRequest: (admin.DescribeGroupsResponse, 3),
     admin.DescribeTransactionsRequest: (admin.DescribeTransactionsResponse, 0),
+    # those of share groups, for brokers from 4.1 on
+    admin.ListGroupsRequest: (admin.ListGroupsResponse, 5),
+    ShareGroupDescribeRequest: (ShareGroupDescribeResponse, 1),
 }
 
 
@@ -159,12 +186,18 @@ class BrokerConnection:
     """An open, logged-in connection to `host:port`; a context manager.
 
     Raises OSError when the broker does not answer in time or hangs up, Unauthorized when it refuses
-    the login. After any error it is of no further use.
+    the login, and what `Tokens.current` raises. After any error it is of no further use.
+
+    Where brokers limit how long a login lasts (KIP-368), it logs in again before that.
     """
 
     def __init__(
         self, host: str, port: int, *, settings: KafkaConnection, timeout_seconds: float
     ) -> None:
+        self._login = settings.sasl
+        self._is_encrypted = settings.tls is not None
+        self._login_until_seconds = float("inf")
+        token = self._token()  # it may take its own time
         self._deadline = time.monotonic() + timeout_seconds
         self._correlation_id = 0
         self.address = f"{host}:{port}"
@@ -176,8 +209,7 @@ class BrokerConnection:
                 self._socket = settings.tls.context().wrap_socket(
                     self._socket, server_hostname=host
                 )
-            if settings.sasl is not None:
-                self._log_in(settings.sasl, is_encrypted=settings.tls is not None)
+            self._log_in(token)
         except BaseException:
             self.close()
             raise
@@ -190,7 +222,11 @@ class BrokerConnection:
         `confirm` is called once all of the request but its last byte is sent. A broker does nothing
         about a request without its end, so what `confirm` raises calls it back.
         """
+        is_login_due = time.monotonic() >= self._login_until_seconds
+        token = self._token() if is_login_due else None
         self._deadline = time.monotonic() + timeout_seconds
+        if is_login_due:
+            self._log_in(token)
         return self._exchange(request, confirm)
 
     def close(self) -> None:
@@ -258,7 +294,13 @@ class BrokerConnection:
             raise TimeoutError("it did not answer in time")
         return left
 
-    def _log_in(self, login: SaslLogin, *, is_encrypted: bool) -> None:
+    def _token(self) -> Token | None:
+        return self._login.tokens.current() if isinstance(self._login, TokenLogin) else None
+
+    def _log_in(self, token: Token | None) -> None:
+        login = self._login
+        if login is None:
+            return
         handshake = self._exchange(sasl.SaslHandshakeRequest(mechanism=login.mechanism.value))
         if handshake.error_code:
             offered = ", ".join(handshake.mechanisms) or "none"
@@ -268,19 +310,67 @@ class BrokerConnection:
             )
         mechanism = sasl_mechanism(login.mechanism.value)(
             sasl_mechanism=login.mechanism.value,
-            sasl_plain_username=login.username,
-            sasl_plain_password=login.password,
-            security_protocol="SASL_SSL" if is_encrypted else "",
+            security_protocol="SASL_SSL" if self._is_encrypted else "",
+            **_proof(login, token),
         )
+        answer = None
         while not mechanism.is_done():
             answer = self._exchange(sasl.SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()))
             if answer.error_code:
+                if isinstance(login, TokenLogin):
+                    login.tokens.forget()
                 raise Unauthorized(
-                    f"Broker {self.address} refused the login as {login.username} by "
-                    f"{login.mechanism.value}: {answer.error_message}. Correct the user name and "
-                    "password for the brokers."
+                    f"Broker {self.address} refused the login "
+                    f"{_refusal(login, token, answer.error_message)}"
                 )
             mechanism.receive(answer.auth_bytes)
+        lasts_seconds = 0.0 if answer is None else answer.session_lifetime_ms / 1000
+        self._login_until_seconds = (
+            time.monotonic() + max(lasts_seconds * _RENEWED_AFTER, _LEAST_LOGIN_SECONDS)
+            if lasts_seconds
+            else float("inf")
+        )
+
+
+class _Given(AbstractTokenProvider):  # type: ignore[misc]
+    """kafka-python's form of one token."""
+
+    def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
+        super().__init__()
+        self._token, self._extensions = token, dict(extensions)
+
+    def token(self) -> str:
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return self._extensions
+
+
+def _proof(login: SaslLogin | TokenLogin, token: Token | None) -> dict[str, Any]:
+    """What a mechanism of kafka-python takes for this login."""
+    if isinstance(login, SaslLogin):
+        return {"sasl_plain_username": login.username, "sasl_plain_password": login.password}
+    value = "" if token is None else token.value
+    return {"sasl_oauth_token_provider": _Given(value, login.extensions)}
+
+
+def _refusal(login: SaslLogin | TokenLogin, token: Token | None, said: str | None) -> str:
+    """Whose login was refused, why, and what to do."""
+    if isinstance(login, SaslLogin):
+        return (
+            f"as {login.username} by {login.mechanism.value}: {said}. Correct the user name and "
+            "password for the brokers."
+        )
+    claims = claims_of("" if token is None else token.value)
+    shown = ", ".join(
+        f"{name} {str(claims[name])[:100]}" for name in ("iss", "aud") if name in claims
+    )
+    fix = (
+        f"The token has {shown}: compare this with what the brokers expect, and check their clocks."
+        if shown
+        else "Check that the brokers accept this identity, and the clocks."
+    )
+    return f"of {login.identity} by {login.mechanism.value}: {said}. {fix}"
 
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
@@ -310,18 +400,19 @@ class KafkaTopology:
         self._closed = False
         self._addresses: Mapping[int, tuple[str, int]] = {}
 
-    def read(self, patterns: Collection[str]) -> Topology:
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
         """Read live brokers, and the leaders of the topics that match `patterns`, now.
 
         A pattern is a topic name or a prefix that ends in `*`. A topic that does not exist is left
-        out. Raises Unreachable when no broker answers, Incomplete when the answer is not whole,
-        Unauthorized when the login or a topic is refused.
+        out. In-sync replicas are in the same answer, and are counted if wanted. Raises Unreachable
+        when no broker answers, Incomplete when the answer is not whole, Unauthorized when the login
+        or a topic is refused.
         """
         has_prefix = any(pattern.endswith("*") for pattern in patterns)
         wanted = matching(patterns, self._topic_names() if has_prefix else ())
         answer = self._metadata(sorted(wanted))
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        return topology_of(answer, read_at_seconds=self._clock())
+        return topology_of(answer, read_at_seconds=self._clock(), with_in_sync=with_in_sync)
 
     def settings(
         self, brokers: Collection[int], names: Collection[str]
@@ -384,6 +475,9 @@ class KafkaTopology:
                     self._hang_up()
                     if not was_kept:
                         self._servers = [*self._servers[1:], self._servers[0]]
+                except TidegateError:  # a login that was due and is refused
+                    self._hang_up()
+                    raise
             raise no_answer(self._settings, tried)
 
     def _connection(self, left_seconds: float) -> BrokerConnection:

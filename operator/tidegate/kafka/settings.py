@@ -5,14 +5,17 @@ object in a log line or a traceback shows none.
 """
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 
 class SaslMechanism(StrEnum):
     """The login mechanisms: DIGEST-MD5 is ZooKeeper's, the others are the brokers'."""
 
     DIGEST_MD5 = "DIGEST-MD5"
+    OAUTHBEARER = "OAUTHBEARER"
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
@@ -25,6 +28,37 @@ class SaslLogin:
     mechanism: SaslMechanism
     username: str
     password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token. `expires_at_seconds` is since 1970."""
+
+    value: str = field(repr=False)
+    expires_at_seconds: float
+
+
+class Tokens(Protocol):
+    """Where a login's tokens come from; several threads may use it."""
+
+    def current(self) -> Token:
+        """A token that is valid now, fetched if need be within some seconds.
+
+        Raises Unreachable where none can be had just now, Unauthorized where the client is refused.
+        """
+
+    def forget(self) -> None:
+        """Fetch another token next time: this one was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogin:
+    """A login by tokens. `identity` says in messages whose: `client tidegate`."""
+
+    identity: str
+    tokens: Tokens = field(repr=False)
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    mechanism: SaslMechanism = SaslMechanism.OAUTHBEARER
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +112,6 @@ class KafkaConnection:
     """
 
     bootstrap_servers: tuple[str, ...]
-    sasl: SaslLogin | None = None
+    sasl: SaslLogin | TokenLogin | None = None
     tls: TlsFiles | None = None
     request_timeout_seconds: float = 10.0

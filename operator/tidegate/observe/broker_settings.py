@@ -1,4 +1,5 @@
-"""What the brokers' settings mean for quotas: plugins that replace them, reads from followers.
+"""What the brokers' settings mean for quotas: plugins that replace them, reads from followers,
+cordoned brokers.
 
 Brokers are asked seldom, when they have stayed for a while, and beside the passes: no pass waits
 for a broker that does not answer. Such a broker, and one that refuses, is asked again later and
@@ -11,13 +12,14 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Protocol
 
-from tidegate_logic.model import RateForm, Tier
+from tidegate_logic.model import Member, Policy, RateForm, ReplicaSelection, Tier
 from tidegate_logic.words import broker_words, counted
 
 PLUGIN = "client.quota.callback.class"
 SELECTOR, RACK = "replica.selector.class", "broker.rack"
+CORDONED, LOG_DIRS = "cordoned.log.dirs", "log.dirs"
 # every broker has a value for the last one, so only one that refuses has an empty answer
-_ASKED = (PLUGIN, SELECTOR, RACK, "quota.window.num")
+_ASKED = (PLUGIN, SELECTOR, RACK, CORDONED, LOG_DIRS, "quota.window.num")
 
 SETTLE_SECONDS = 60.0
 REPEAT_SECONDS = 600.0
@@ -56,6 +58,11 @@ class BrokerSettings:
     _known: Settings = field(default_factory=dict)
     _question: Thread | None = None
 
+    @property
+    def has_selectors(self) -> bool:
+        """Whether a broker is known to let consumers read from followers."""
+        return any(_selector(answer) != _LEADERS_ONLY for answer in self._known.values())
+
     def seen(self, source: SettingsSource, brokers: frozenset[int], now_seconds: float) -> Settings:
         """What is known of `brokers`, as `SettingsSource` answers; asks when it is due."""
         if source is not self._source or brokers != self._brokers:
@@ -91,6 +98,11 @@ class BrokerSettings:
                 self._due_at_seconds[one] = float("inf")
         self._known = {**self._known, **answers}
 
+    @property
+    def known(self) -> Settings:
+        """All that brokers have answered so far."""
+        return self._known
+
 
 # --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead --
 
@@ -119,12 +131,47 @@ def _they_set(brokers: list[str]) -> str:
     return f"broker {brokers[0]} sets" if len(brokers) == 1 else f"brokers {', '.join(brokers)} set"
 
 
+# --- does a broker take new partitions? Not a cordoned one (KIP-1066, Kafka 4.3) ------------------
+#
+# Somebody will probably empty it next. That is shown by commands, which ask when they run, and
+# changes no decision: quotas follow each leader when it moves.
+
+
+def cordoned_brokers(settings: Settings) -> frozenset[int]:
+    """Those with every log directory in `cordoned.log.dirs`. One of several is not enough."""
+    return frozenset(one for one, answer in settings.items() if _is_cordoned(answer))
+
+
+def _is_cordoned(answer: Mapping[str, str]) -> bool:
+    cordoned, all_of_them = (
+        {place.strip() for place in answer.get(name, "").split(",") if place.strip()}
+        for name in (CORDONED, LOG_DIRS)
+    )
+    return "*" in cordoned or (bool(all_of_them) and all_of_them <= cordoned)
+
+
+def cordoned_finding(brokers: Collection[int]) -> str:
+    """Which brokers take no new partitions. Ends without a stop."""
+    takes = "takes" if len(brokers) == 1 else "take"
+    return f"{broker_words(brokers)} {takes} no new partitions (cordoned.log.dirs)"
+
+
+CORDONED_IMPACT = (
+    "When partitions are moved away from there, quotas follow their leaders "
+    "(leaderScaling.minimumChangePercent says from which change on)"
+)
+
+
 # --- which replica serves consumers? With `replica.selector.class` the nearest one may (KIP-392) --
 #
-# Fetch quotas are contracts times leaders, so they are wrong for what is read elsewhere. Brokers
+# The core scales fetch quotas by the replicas that serve then: `contracts/fetch_spread.py`. Brokers
 # without a rack are a place of their own: a consumer in the only rack reads from its followers.
 
 _RACK_AWARE, _LEADERS_ONLY = "RackAwareReplicaSelector", "LeaderSelector"
+
+
+def _selector(answer: Mapping[str, str]) -> str:
+    return answer.get(SELECTOR, _LEADERS_ONLY).rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +181,7 @@ class FollowerReads:
     `selectors` has the class name on each broker that does, `leaders_only` are the others known.
     `racks` counts the racks, `smallest_share` is the part of the brokers that is in the smallest
     one (None = none is set). `refused` does not show its settings, `silent` did not answer yet.
+    `rack_of` has the rack of each broker that is known to have one.
     """
 
     selectors: Mapping[int, str]
@@ -142,6 +190,16 @@ class FollowerReads:
     smallest_share: float | None
     refused: frozenset[int]
     silent: frozenset[int]
+    rack_of: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def selection(self) -> ReplicaSelection | None:
+        """The same for decisions; None while it is not known whether any broker has a selector."""
+        unknown = self.refused | self.silent
+        if unknown and not self.selectors:
+            return None
+        by_rack = frozenset(one for one, name in self.selectors.items() if name == _RACK_AWARE)
+        return ReplicaSelection(by_rack, frozenset(self.selectors) - by_rack, unknown, self.rack_of)
 
     @classmethod
     def of(cls, brokers: Collection[int], settings: Settings) -> "FollowerReads":
@@ -152,7 +210,7 @@ class FollowerReads:
         named = [count for rack, count in places.items() if rack]
         selectors: dict[int, str] = {}
         for one, answer in known.items():
-            name = answer.get(SELECTOR, _LEADERS_ONLY).rpartition(".")[2]
+            name = _selector(answer)
             if name != _LEADERS_ONLY and (name != _RACK_AWARE or len(places) > 1):
                 selectors[one] = name
         return cls(
@@ -162,6 +220,7 @@ class FollowerReads:
             min(named) / len(known) if named else None,
             refused,
             frozenset(brokers) - known.keys() - refused,
+            {one: answer[RACK] for one, answer in known.items() if RACK in answer},
         )
 
     def finding(self) -> str:
@@ -189,15 +248,15 @@ class FollowerReads:
             f"{counted(self.racks, 'rack')}"
         )
         return (
-            "Fetch quotas are scaled by leaders, so a member whose consumers set client.rack may "
+            "Fetch contracts follow the racks that a member declares, or else its measured reads. "
+            "Without either, leaders scale them, and a member whose consumers set client.rack may "
             f"get less than its contract{down_to}, or more with consumers in several racks. "
             "Producers are not affected"
         )
 
 
 FOLLOWER_READS_FIX = (
-    "Unset replica.selector.class, leave client.rack unset in consumers that have a fetch contract,"
-    " or raise those contracts"
+    "Set racks on members whose consumers set client.rack, or spec.metrics on the policy"
 )
 
 
@@ -208,20 +267,29 @@ def follower_reads_words(reads: FollowerReads) -> str:
 
 
 def follower_reads_notes(
-    reads: FollowerReads | None, tiers: Iterable[Tier] | None
+    reads: FollowerReads | None, tiers: Iterable[Tier] | None, policy: Policy
 ) -> tuple[str, ...]:
-    """The note for a plan: one where followers serve reads and a fetch contract is scaled."""
-    if reads is None or not reads.selectors or not has_scaled_fetch(tiers or ()):
+    """The note for a plan: one where followers serve reads and leaders still scale them."""
+    if reads is None or not reads.selectors or not leaders_scale_reads(tiers or (), policy):
         return ()
     return (f"{follower_reads_words(reads)}.",)
 
 
+def leaders_scale_reads(tiers: Iterable[Tier], policy: Policy) -> bool:
+    """Whether a fetch contract goes by neither declared racks nor measured reads."""
+    return not policy.measured and any(not member.racks for member in _scaled_fetch(tiers))
+
+
 def has_scaled_fetch(tiers: Iterable[Tier]) -> bool:
     """Whether a member has a fetch contract that depends on where its topics are read."""
-    return any(
-        member.contract is not None
-        and member.contract.fetch_bytes_per_second is not None
-        and member.contract.form is not RateForm.PER_BROKER
-        for tier in tiers
-        for member in tier.members
-    )
+    return any(_scaled_fetch(tiers))
+
+
+def _scaled_fetch(tiers: Iterable[Tier]) -> Iterator[Member]:
+    for tier in tiers:
+        for member in tier.members:
+            contract = member.contract
+            if contract is None or contract.form is RateForm.PER_BROKER:
+                continue
+            if contract.fetch_bytes_per_second is not None:
+                yield member

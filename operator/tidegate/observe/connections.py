@@ -7,6 +7,7 @@ so its health is not watched here.
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,12 +21,14 @@ from tidegate.kafka.settings import (
     SaslLogin,
     SaslMechanism,
     TlsFiles,
+    TokenLogin,
     ZooKeeperConnection,
 )
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import Kubernetes
 from tidegate.observe.observation import KafkaCluster, ReplicationSource, TopologySource
+from tidegate.observe.share_groups import ShareGroupSource
 from tidegate.observe.trust import Secrets, read_secrets
 from tidegate.prometheus.settings import (
     BasicLogin,
@@ -88,7 +91,9 @@ def brokers_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> Kafka
     """The settings for the policy's brokers. Raises like `zookeeper_connection`."""
     tls = _tls_files(spec.tls, spec.authentication, secrets, folder / "brokers")
     return KafkaConnection(
-        tuple(spec.bootstrap_servers.split(",")), sasl=_login(spec.authentication, secrets), tls=tls
+        tuple(spec.bootstrap_servers.split(",")),
+        sasl=_brokers_login(spec.authentication, secrets, folder / "tokens"),
+        tls=tls,
     )
 
 
@@ -125,6 +130,22 @@ def _login(
         meanwhile=QUOTAS_STAY,
     )
     return SaslLogin(_MECHANISMS[declared.type], declared.username, password)
+
+
+def _brokers_login(
+    declared: KafkaAuthentication | None, secrets: Secrets, folder: Path
+) -> SaslLogin | TokenLogin | None:
+    if declared is None or declared.type not in ("oauthbearer", "aws-msk-iam"):
+        return _login(declared, secrets)
+    from tidegate.observe.token_login import token_login
+
+    trusted = Tls(trusted_certificates=declared.tls_trusted_certificates)
+    return token_login(
+        declared,
+        secrets,
+        endpoint_tls=_tls_files(trusted, None, secrets, folder) or TlsFiles(),
+        meanwhile=QUOTAS_STAY,
+    )
 
 
 def _tls_files(
@@ -308,6 +329,12 @@ class OpenReplication(Protocol):
     def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ReplicationSource: ...
 
 
+class OpenShareGroups(Protocol):
+    """Opens what asks the brokers of `spec` for share groups."""
+
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ShareGroupSource: ...
+
+
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     """See OpenTree. Raises UserActionRequired when a Secret does not hold what it must."""
     from tidegate.kafka.zookeeper.session import ZooKeeperSession
@@ -340,6 +367,13 @@ def open_replication(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Repl
     return KafkaReplication(brokers_connection(spec, secrets, folder))
 
 
+def open_share_groups(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ShareGroupSource:
+    """See OpenShareGroups. Raises UserActionRequired when a Secret lacks what it must hold."""
+    from tidegate.kafka.share_groups import KafkaShareGroups
+
+    return KafkaShareGroups(brokers_connection(spec, secrets, folder))
+
+
 def open_cluster(
     spec: KafkaSpec,
     *,
@@ -350,6 +384,7 @@ def open_cluster(
     open_admin_store: OpenAdminStore = open_admin_store,
     open_topology: OpenTopology = open_topology,
     open_replication: OpenReplication = open_replication,
+    open_share_groups: OpenShareGroups = open_share_groups,
 ) -> KafkaCluster:
     """The cluster of `spec`. Raises UserActionRequired when a Secret does not hold what it must.
 
@@ -372,18 +407,14 @@ def open_cluster(
         )
     else:
         store = ZooKeeperQuotaStore(open_tree(spec, secrets, folder=folder))
-    try:
+    with ExitStack() as opened:
+        opened.enter_context(closing(store))
         topology = open_topology(spec, of_brokers, folder=folder, topic_names=store.topic_names)
-    except BaseException:
-        store.close()
-        raise
-    try:
+        opened.enter_context(closing(topology))
+        groups = open_share_groups(spec, of_brokers, folder=folder)
         replication = open_replication(spec, of_brokers, folder=folder)
-    except BaseException:
-        topology.close()
-        store.close()
-        raise
-    return KafkaCluster(store.address, store, topology, move, replication)
+        opened.pop_all()
+    return KafkaCluster(store.address, store, topology, move, replication, groups)
 
 
 def _where_the_ledger_is(

@@ -51,6 +51,7 @@ from tidegate_logic.model import (
     QuotaWindow,
     RateForm,
     ScalingMethod,
+    ShareGroupRule,
     Speed,
     StrimziUsers,
     Tier,
@@ -206,6 +207,9 @@ def _member(member: TierMember, tier_labels: Mapping[str, str]) -> Member:
         topics=tuple(member.topics or ()),
         contract=None if member.contract is None else _contract(member.contract),
         labels=tuple(sorted({**tier_labels, **(member.labels or {})}.items())),
+        share_groups=ShareGroupRule(member.share_groups or ShareGroupRule.PROTECT),
+        share_group_names=member.share_group_names or (),
+        racks=tuple(sorted(member.racks or ())),
     )
 
 

@@ -27,6 +27,7 @@ from tidegate.observe.broker_settings import (
 )
 from tidegate.observe.declared import Declared
 from tidegate.observe.doubts import Frozen, take_out_doubtful, unknown_tiers
+from tidegate.observe.share_groups import ShareGroupSource, ShareGroupWatch
 from tidegate_logic.model import (
     Entity,
     Note,
@@ -189,8 +190,11 @@ class ReplicationSource(Protocol):
 class TopologySource(SettingsSource, Protocol):
     """Brokers, leaders. Raises Unreachable without an answer, Incomplete when one is not whole."""
 
-    def read(self, patterns: Collection[str]) -> Topology:
-        """Live brokers, and leaders of the topics of these names and prefixes (`*`), read now."""
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
+        """Live brokers, and leaders of the topics of these names and prefixes (`*`), read now.
+
+        Its `selection` is not known; topics have their in-sync replicas only if wanted.
+        """
         ...
 
     def close(self) -> None:
@@ -210,6 +214,7 @@ class KafkaCluster:
     topology: TopologySource
     ledger_move: LedgerMove | None = None
     replication: ReplicationSource | None = None
+    share_groups: ShareGroupSource | None = None
 
     def close(self) -> None:
         if self.replication is not None:
@@ -269,10 +274,11 @@ class ObservationResult:
 
 
 class Observer:
-    """Makes the observations of one policy, and remembers the brokers' settings."""
+    """Makes the observations of one policy; remembers the brokers' settings and share groups."""
 
     def __init__(self, settings: BrokerSettings | None = None) -> None:
         self._settings = settings or BrokerSettings()
+        self._share_groups = ShareGroupWatch(beside=self._settings.beside)
 
     def observe(
         self,
@@ -301,8 +307,11 @@ class Observer:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
         topology, quotas, client_quotas_exist = None, None, None
         frozen: Frozen = {}
+        with_in_sync = self._settings.has_selectors
         if facts is not None and _is_ours(missing):
-            topology = _read_topology(declared, cluster, facts, missing=missing)
+            topology = _read_topology(
+                declared, cluster, facts, missing=missing, with_in_sync=with_in_sync
+            )
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
             client_quotas_exist = _client_quotas_exist(declared, cluster)
@@ -316,6 +325,14 @@ class Observer:
                 declared, quotas, usage_awaited=usage_awaited, rates_awaited=rates_awaited
             )
         tiers, overrides = _tiers(declared), declared.overrides or ()
+        brokers = topology.brokers if topology is not None else frozenset()
+        settings = self._settings.seen(cluster.topology, brokers, now_seconds) if brokers else {}
+        reads = FollowerReads.of(brokers, settings) if brokers else None
+        if reads is not None and reads.selectors and not with_in_sync and facts is not None:
+            # it has just become known
+            topology = _read_topology(declared, cluster, facts, missing=missing, with_in_sync=True)
+        if reads is not None and topology is not None:
+            topology = replace(topology, selection=reads.selection)
         observation = Observation(
             now_seconds,
             declared.policy,
@@ -330,9 +347,8 @@ class Observer:
             frozen,
             declared.strimzi,
             replication or {},
+            self._share_groups.seen(cluster.share_groups, tiers, now_seconds) if brokers else None,
         )
-        brokers = topology.brokers if topology is not None else frozenset()
-        settings = self._settings.seen(cluster.topology, brokers, now_seconds) if brokers else {}
         return ObservationResult(
             observation,
             facts,
@@ -343,7 +359,7 @@ class Observer:
                 *([Note(loss.reason, loss.message)] if loss is not None else []),
             ),
             loss,
-            FollowerReads.of(brokers, settings) if brokers else None,
+            reads,
         )
 
     def reread(
@@ -383,6 +399,7 @@ class Observer:
             missing,
             overrides=declared.overrides or (),
             strimzi=declared.strimzi,
+            share_groups=None,
         )
         return ObservationResult(observation, None)
 
@@ -478,11 +495,16 @@ def _look_at_ledger(
 
 
 def _read_topology(
-    declared: Declared, cluster: KafkaCluster, facts: ClusterFacts, *, missing: Missing
+    declared: Declared,
+    cluster: KafkaCluster,
+    facts: ClusterFacts,
+    *,
+    missing: Missing,
+    with_in_sync: bool,
 ) -> Topology | None:
     """The leaders, if of the cluster whose quotas they scale; giving back needs none."""
     try:
-        topology = cluster.topology.read(declared.topics)
+        topology = cluster.topology.read(declared.topics, with_in_sync=with_in_sync)
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None

@@ -34,13 +34,14 @@ class Secrets:
     namespace: str = ""
     data: Mapping[str, SecretData] = field(default_factory=dict, repr=False)
     file: Path | None = None
+    token_folder: Path = Path(UNBOUNDED.token_folder)
 
     def value(self, secret: str, key: str, *, meanwhile: str) -> bytes:
         """The value; an empty one counts as missing. `meanwhile` = what happens until it is set."""
         value = self.data.get(secret, {}).get(key)
         if not value:
             what = "has no key" if value is None else "has nothing in its key"
-            raise _unreadable(f"{self._called(secret)} {what} {key}; {meanwhile}")
+            raise _unreadable(f"{self.called(secret)} {what} {key}; {meanwhile}")
         return value
 
     def text(self, secret: str, key: str, *, meanwhile: str) -> str:
@@ -49,22 +50,27 @@ class Secrets:
             text = self.value(secret, key, meanwhile=meanwhile).decode("utf-8").strip("\r\n")
         except UnicodeDecodeError:
             raise _unreadable(
-                f"{self._called(secret)} must have UTF-8 text in its key {key}; {meanwhile}"
+                f"{self.called(secret)} must have UTF-8 text in its key {key}; {meanwhile}"
             ) from None
         if not text:
-            raise _unreadable(f"{self._called(secret)} has nothing in its key {key}; {meanwhile}")
+            raise _unreadable(f"{self.called(secret)} has nothing in its key {key}; {meanwhile}")
         return text
+
+    def token_file(self, name: str) -> Path:
+        """Where the owner of the operator mounts the token of this name for the namespace."""
+        return self.token_folder / self.namespace / name
 
     def keys_like(self, secret: str, pattern: str, *, meanwhile: str) -> list[str]:
         """The keys that match `pattern`, in order; there is at least one."""
         found = sorted(key for key in self.data.get(secret, {}) if fnmatchcase(key, pattern))
         if not found:
             raise _unreadable(
-                f"{self._called(secret)} has no key that matches {pattern}; {meanwhile}"
+                f"{self.called(secret)} has no key that matches {pattern}; {meanwhile}"
             )
         return found
 
-    def _called(self, secret: str) -> str:
+    def called(self, secret: str) -> str:
+        """What messages call the Secret."""
         return (
             f"Credentials file {self.file}"
             if self.file is not None
@@ -106,7 +112,7 @@ def read_secrets(
                 f"Secrets allows it: kubectl label secret -n {namespace} {name} {CREDENTIALS}=true",
             )
         data[name] = dict(found)
-    return Secrets(namespace, data)
+    return Secrets(namespace, data, token_folder=Path(bounds.token_folder))
 
 
 # --- hosts ----------------------------------------------------------------------------------------
@@ -135,6 +141,14 @@ def _addresses(spec: PolicySpec) -> Iterator[tuple[str, str, str]]:
     kafka = spec.kafka
     for server in kafka.bootstrap_servers.split(","):
         yield "spec.kafka.bootstrapServers", *_host_and_port(server)
+    login = kafka.authentication
+    if login is not None:
+        for name, url in (
+            ("tokenEndpointUri", login.token_endpoint_uri),
+            ("stsEndpoint", login.sts_endpoint),
+        ):
+            if url is not None:
+                yield f"spec.kafka.authentication.{name}", *_host_and_port(urlsplit(url).netloc)
     if kafka.zookeeper is not None:
         for server in kafka.zookeeper.connect.partition("/")[0].split(","):
             yield "spec.kafka.zookeeper.connect", *_host_and_port(server)

@@ -13,6 +13,7 @@ from tidegate.queues.names import QueueNames
 from tidegate.resources.access import NamespaceName
 from tidegate.resources.authentication import (
     CERTIFICATE_NEEDS_TLS,
+    TOKENS_NEED_TLS,
     KafkaAuthentication,
     Tls,
     secret_names,
@@ -297,6 +298,17 @@ class DelayQueueSpec(SchemaModel):
 
     rules = (
         CERTIFICATE_NEEDS_TLS,
+        TOKENS_NEED_TLS,
+        Rule(
+            cel="!has(self.authentication) || !has(self.authentication.accessTokenFile)",
+            message="authentication.accessTokenFile is for policies: give forwarders a "
+            "tokenEndpointUri, or an accessToken or accessKey in a Secret",
+            reason="FieldValueForbidden",
+            field_path=".authentication",
+            holds=lambda spec: (
+                spec.authentication is None or spec.authentication.access_token_file is None
+            ),
+        ),
         _fixed("policyRef"),
         _fixed("topicPrefix"),
         Rule(

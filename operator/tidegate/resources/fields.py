@@ -88,6 +88,21 @@ TopicPattern = Annotated[
 ]
 """A topic name, or a prefix ending in `*`; `*` alone means every topic."""
 
+# as for topics: a rule for every rack of every member would cost too much
+_rack_check, _ = ruled(
+    Rule(
+        cel="",
+        message="must be a rack as in the brokers' broker.rack, without spaces",
+        holds=lambda text: re.fullmatch(r"\S+", text) is not None,
+    )
+)
+RackName = Annotated[
+    str,
+    Field(min_length=1, max_length=128, json_schema_extra={"pattern": r"^\S+$"}),
+    _rack_check,
+]
+"""A rack, as in the brokers' broker.rack and in consumers' client.rack."""
+
 _pod_check, _pod_schema = ruled(
     matching(
         r"[a-z0-9.*+?()|\[\]-]+",
@@ -169,6 +184,14 @@ _url_check, _url_schema = ruled(
     )
 )
 HttpUrl = Annotated[str, Field(min_length=1, max_length=2048), _url_check, _url_schema]
+
+_https_check, _https_schema = ruled(
+    matching(
+        rf"https://{_HOST}(?::{_PORT})?(?:/[^\x00-\x20\x7f?#@\\]*)?",
+        "must be an https:// address without credentials, query or fragment",
+    )
+)
+HttpsUrl = Annotated[str, Field(min_length=1, max_length=2048), _https_check, _https_schema]
 
 _cluster_check, _cluster_schema = ruled(
     matching(r"[A-Za-z0-9_-]+", "must be a Kafka cluster id: letters, digits, '_' and '-'")

@@ -8,6 +8,7 @@ from pydantic import Field
 from tidegate.resources.access import MAX_RULES, AllowedEntities, AllowedTiers, NamespaceName
 from tidegate.resources.authentication import (
     CERTIFICATE_NEEDS_TLS,
+    TOKENS_NEED_TLS,
     KafkaAuthentication,
     PrometheusAuthentication,
     Tls,
@@ -161,6 +162,7 @@ class KafkaCluster(SchemaModel):
             holds=lambda kafka: kafka.ledger_topic is None or kafka.zookeeper is None,
         ),
         CERTIFICATE_NEEDS_TLS,
+        TOKENS_NEED_TLS,
     )
 
     @property

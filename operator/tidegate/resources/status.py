@@ -45,6 +45,7 @@ BrokerPressure = Literal["Over", "Within", "Unknown"]
 LevelState = Literal["Contract", "Stepping", "Throttled", "Relaxing"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 ByteCount = Annotated[int, Field(ge=0, le=2**53 - 1, json_schema_extra={"format": "int64"})]
+FetchBy = Literal["Leaders", "Racks", "Measured"]
 Skew = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+\.[0-9]{2}$")]
 
 
@@ -367,6 +368,16 @@ class MemberStatus(SchemaModel):
         default=None,
         description="Permitted total divided by contract under method Max; 1.00 if every "
         "leading broker leads the same number of partitions.",
+    )
+    fetch_skew: Skew | None = Field(
+        default=None,
+        description="The same for fetch, by the brokers that serve it, if consumers may read from "
+        "followers. fetchBy says how those are known.",
+    )
+    fetch_by: FetchBy | None = Field(
+        default=None,
+        description="What scales fetch if consumers may read from followers. Leaders: until reads "
+        "are measured. Racks: those that the member declares. Measured: bytes by broker.",
     )
     quota: QuotaInForce | None = Field(default=None, description="Quota in force on each broker.")
     target: QuotaInForce | None = Field(

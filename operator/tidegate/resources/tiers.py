@@ -5,7 +5,7 @@ exist, and whether a user or client id is in another tier. It also finds the sam
 twice in one tier, which would cost too much in CEL.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from tidegate.resources.fields import (
     Moment,
     ObjectName,
     PolicyRef,
+    RackName,
     Sentence,
     TopicPattern,
 )
@@ -33,9 +34,14 @@ from tidegate.resources.rates import (
 from tidegate.resources.schema import Rule, SchemaModel
 
 TierLevel = Literal["L0", "L1", "L2", "L3"]
+ShareGroups = Literal["Protect", "Throttle"]
 
 MAX_MEMBERS = 500
 MAX_TOPICS = 100
+MAX_SHARE_GROUPS = 100
+# no rule for every name of every member, which would cost the API server too much
+GroupPattern = Annotated[str, Field(min_length=1, max_length=249)]
+MAX_RACKS = 16
 
 
 class TierMember(SchemaModel):
@@ -60,6 +66,15 @@ class TierMember(SchemaModel):
         "the contract.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
+    racks: tuple[RackName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_RACKS,
+        description="Racks of its consumers, as in their client.rack. Where brokers let consumers "
+        "read from followers (replica.selector.class), the fetch contract is scaled by the "
+        "replicas in these racks. Unset means that measured reads scale it.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
     contract: ContractRates | None = Field(
         default=None,
         description="What the member is promised. Unset means unlimited except while the tier "
@@ -69,6 +84,20 @@ class TierMember(SchemaModel):
         default=None,
         description="Who to bill, such as team or costCenter, in usage tables and reports. "
         "Takes precedence over the tier's label of the same name.",
+    )
+    share_groups: ShareGroups | None = Field(
+        default=None,
+        description="While a share group reads with this member. Protect (the default): no fetch "
+        "quota, because a throttled share group loses records. Throttle: the quota stays, and "
+        "one change delays its clients for at most a third of the group's record lock.",
+    )
+    share_group_names: tuple[GroupPattern, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_SHARE_GROUPS,
+        description="Share groups that the member's clients use, by name or by a prefix ending in "
+        "*. Needed for a member without a clientId: Kafka does not report a group's users.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
     rules = (
@@ -96,6 +125,21 @@ class TierMember(SchemaModel):
             field_path=".topics",
             holds=lambda member: (
                 member.topics is None or len(set(member.topics)) == len(member.topics)
+            ),
+        ),
+        Rule(
+            cel="!has(self.racks) || has(self.topics)",
+            message="topics are required with racks: the replicas of their partitions are counted",
+            reason="FieldValueRequired",
+            field_path=".topics",
+            holds=lambda member: member.racks is None or member.topics is not None,
+        ),
+        Rule(
+            cel="",
+            message="every rack may appear once only",
+            field_path=".racks",
+            holds=lambda member: (
+                member.racks is None or len(set(member.racks)) == len(member.racks)
             ),
         ),
     )

@@ -497,7 +497,7 @@ def _ways(
             contract,
             _number(permitted.get(name)),
             status.get("leaders"),
-            str(status.get("leaderSkew") or ""),
+            _skew(status),
             str(status.get("override") or ""),
             is_known,
             target,
@@ -619,6 +619,13 @@ def event_now(raw: RawObject) -> EventNow:
         str(raw.get("note") or ""),
         str((metadata.get("annotations") or {}).get(PASS_ANNOTATION) or ""),
     )
+
+
+def _skew(status: RawObject) -> str:
+    """The skew of leaders, and that of fetch where consumers read from followers."""
+    leaders, fetch = (str(status.get(name) or "") for name in ("leaderSkew", "fetchSkew"))
+    by = str(status.get("fetchBy") or "").lower()
+    return f"{leaders} (fetch {fetch} by {by})" if fetch else leaders
 
 
 def _number(value: object) -> int | None:

@@ -290,7 +290,8 @@ def test_network_policies_open_the_ways_that_the_values_name_and_no_others(
         ("tidegate-rollup", ("dns", "kubernetes", "prometheus", "storage")),
         ("tidegate-forwarders", ("dns", "kafka", "zookeeper")),
     ):
-        more = {"tidegate": asked["extraEgress"], "tidegate-console": [], "tidegate-forwarders": []}
+        own = asked["extraEgress"]
+        more = {"tidegate": own, "tidegate-console": [], "tidegate-forwarders": own}
         for item in found:
             if item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == name:
                 assert item["spec"]["policyTypes"] == ["Ingress", "Egress"]

@@ -33,9 +33,10 @@ from tidegate.cli import app
 from tidegate.kube.forwarders import METRICS_PORT
 from tidegate.kube.forwarders import labels as queue_labels
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
+from tidegate.observe.trust import Secrets
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS, VERSION
-from tidegate.settings import Settings
+from tidegate.settings import PolicyBounds, Settings
 from tools.dashboards import queries
 
 pytestmark = pytest.mark.integration
@@ -162,6 +163,24 @@ def test_which_secrets_and_hosts_policies_may_use_reaches_the_operator(helm: Hel
         "--allowed-host=*.example",
         "--allowed-host=zk:2181",
     ]
+
+
+def test_tokens_are_mounted_where_the_policies_of_their_namespace_look_for_them(
+    helm: Helm,
+) -> None:
+    token = {"namespace": "streaming", "name": "kafka", "audience": "kafka"}
+    pod = only(objects(rendered(helm, operator={"tokens": [token]})), "Deployment")
+    spec = pod["spec"]["template"]["spec"]
+    (mount,) = (one for one in spec["containers"][0]["volumeMounts"] if one["name"] == "tokens")
+    (volume,) = (one for one in spec["volumes"] if one["name"] == "tokens")
+    assert (mount["mountPath"], mount["readOnly"]) == (PolicyBounds().token_folder, True)
+    (source,) = volume["projected"]["sources"]
+    found = source["serviceAccountToken"]
+    assert found == {"path": "streaming/kafka", "audience": "kafka", "expirationSeconds": 3600}
+    place = Secrets("streaming").token_file("kafka")
+    assert Path(mount["mountPath"]) / found["path"] == place
+    with pytest.raises(CommandFailed):
+        rendered(helm, operator={"tokens": [{**token, "name": "../../kafka"}]})
 
 
 def test_the_console_is_bound_to_the_same_hosts_and_finds_leases_and_trails(helm: Helm) -> None:

@@ -70,7 +70,7 @@ class TestWithoutZooKeeper(DoctorOnSetUps):
         assert report.states("zookeeper") == set()
         store, brokers = report.of("kafka", "ok")
         assert f"cluster {cluster.cluster_id}" in store["what"]
-        assert "broker 1 answered; KRaft." in brokers["what"]
+        assert "broker 1 answered; KRaft" in brokers["what"]
         assert _kept(cluster) == before
 
 

@@ -36,7 +36,7 @@ class EvenLeaders:
     the real brokers.
     """
 
-    def read(self, patterns: Collection[str]) -> Topology:
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
         topics = {pattern: TopicLeaders({1: 1, 2: 1, 3: 1}) for pattern in patterns}
         return Topology(0.0, frozenset({1, 2, 3}), topics)
 

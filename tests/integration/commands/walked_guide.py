@@ -49,7 +49,7 @@ LEFT_OUT: Mapping[str, Mapping[str, str]] = {
     GUIDE: {
         "make demo": "a target of its own",
         "DEMO=quick make demo": "a target of its own",
-        "KAFKA=4.3-kraft make demo": "a target of its own",
+        "KAFKA=4.4-kraft make demo": "a target of its own",
         "python -m demo": "what `make demo` runs",
         "make image": "`make walk-strimzi` types the same line of README",
         "helm install": "`make walk-strimzi` types the same line of README",

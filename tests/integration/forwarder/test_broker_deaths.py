@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from lab.kraft import KraftLab
-from lab.process import started, wait_until
+from lab.process import wait_until
 from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
 from tests.integration.forwarder.test_kills import Feeder, check, ids
 from tidegate.queues.names import Guarantee
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def kraft_of_three() -> Iterator[KraftLab]:
-    with started(lambda: KraftLab(brokers=3)) as cluster:
-        yield cluster
 
 
 @pytest.mark.parametrize("guarantee", list(Guarantee), ids=str)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kazoo.client import KazooClient
 
-from lab.kafka import DEFAULT, KafkaLab, QuotaChange
-from lab.process import wait_until
+from lab.kafka import DEFAULT, BrokersLab, KafkaLab, QuotaChange
+from lab.kraft import KraftLab
+from lab.process import patience, wait_until
 from tests.contract.quota_store_contract import first, give_back
 from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
-from tidegate.observe.broker_settings import PLUGIN
+from tidegate.observe.broker_settings import CORDONED, LOG_DIRS, PLUGIN, cordoned_brokers
 from tidegate_logic.model import Default, Entity, QuotaKey, TopicLeaders
 
 pytestmark = pytest.mark.integration
@@ -140,21 +145,20 @@ def _foreign_settings(client: KazooClient, entity: Entity) -> dict[str, str]:
 
 
 @pytest.fixture
-def topology(kafka: KafkaLab) -> Iterator[KafkaTopology]:
-    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
-    opened = KafkaTopology(
-        KafkaConnection(tuple(kafka.bootstrap_servers.split(","))), topic_names=store.topic_names
-    )
+def topology(three_brokers: BrokersLab) -> Iterator[KafkaTopology]:
+    settings = KafkaConnection(tuple(three_brokers.bootstrap_servers.split(",")))
+    store = AdminQuotaStore(settings)
+    opened = KafkaTopology(settings, topic_names=store.topic_names)
     yield opened
     opened.close()
     store.close()
 
 
 def test_names_and_prefixes_are_found_and_missing_topics_are_not_made(
-    kafka: KafkaLab, topology: KafkaTopology, unique_name: str
+    three_brokers: BrokersLab, topology: KafkaTopology, unique_name: str
 ) -> None:
-    kafka.create_topic(f"{unique_name}.a", [[1, 2], [2, 3], [3, 1]])
-    kafka.create_topic(f"{unique_name}.b", [[2, 3], [2, 3]])
+    three_brokers.create_topic(f"{unique_name}.a", [[1, 2], [2, 3], [3, 1]])
+    three_brokers.create_topic(f"{unique_name}.b", [[2, 3], [2, 3]])
     for _ in range(2):
         read = topology.read([f"{unique_name}.*", f"{unique_name}-missing"])
         assert read.brokers == {1, 2, 3}
@@ -165,19 +169,19 @@ def test_names_and_prefixes_are_found_and_missing_topics_are_not_made(
 
 
 def test_the_brokers_report_the_same_cluster_id_and_run_no_quota_plugin(
-    kafka: KafkaLab, topology: KafkaTopology
+    three_brokers: BrokersLab, topology: KafkaTopology
 ) -> None:
-    assert topology.read([]).cluster_id == kafka.cluster_id
+    assert topology.read([]).cluster_id == three_brokers.cluster_id
     answers = topology.settings([1, 2, 3], [PLUGIN, "quota.window.num"])
     assert answers == {broker: {"quota.window.num": "11"} for broker in (1, 2, 3)}
 
 
 def test_leaders_are_followed_when_the_broker_in_use_dies(
-    kafka: KafkaLab, topology: KafkaTopology, unique_name: str
+    three_brokers: BrokersLab, topology: KafkaTopology, unique_name: str
 ) -> None:
-    kafka.create_topic(unique_name, [[1, 2], [2, 3], [3, 1]])
+    three_brokers.create_topic(unique_name, [[1, 2], [2, 3], [3, 1]])
     assert topology.read([unique_name]).topics[unique_name] == TopicLeaders({1: 1, 2: 1, 3: 1})
-    kafka.broker(1).kill()
+    three_brokers.broker(1).kill()
     try:
         moved = TopicLeaders({2: 2, 3: 1})
         wait_until(
@@ -191,16 +195,40 @@ def test_leaders_are_followed_when_the_broker_in_use_dies(
             timeout_seconds=30,
         )
     finally:
-        kafka.broker(1).start()
-        kafka.admin.wait_for_brokers([1, 2, 3])
+        three_brokers.broker(1).start()
+        three_brokers.admin.wait_for_brokers([1, 2, 3])
+
+
+def test_a_broker_is_known_to_be_cordoned_until_it_is_not_any_more(kraft: KraftLab) -> None:
+    settings = KafkaConnection(tuple(kraft.bootstrap_servers.split(",")))
+    with closing(KafkaTopology(settings, topic_names=frozenset)) as topology:
+        topology.read([])
+
+        def cordoned_are(expected: set[int]) -> bool:
+            return cordoned_brokers(topology.settings([1], [CORDONED, LOG_DIRS])) == expected
+
+        assert cordoned_are(set())
+        if kraft.version < "4.3":
+            return
+        for value in ("*", str(kraft.broker(1).plan.directory / "data"), ""):
+            entry = ConfigEntry(
+                CORDONED,
+                value,
+                incremental_operation=AlterConfigOpType.SET if value else AlterConfigOpType.DELETE,
+            )
+            resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+            admin = AdminClient({"bootstrap.servers": kraft.bootstrap_servers})
+            admin.incremental_alter_configs([resource])[resource].result(patience(20))
+            expected = {1} if value else set()
+            wait_until(partial(cordoned_are, expected), f"{CORDONED} {value}", timeout_seconds=20)
 
 
 @pytest.mark.parametrize(("password", "accepted"), [("alice-password", True), ("wrong", False)])
 def test_a_login_is_used_and_its_refusal_names_the_user(
-    kafka: KafkaLab, password: str, *, accepted: bool
+    three_brokers: BrokersLab, password: str, *, accepted: bool
 ) -> None:
     login = SaslLogin(SaslMechanism.PLAIN, "alice", password)
-    settings = KafkaConnection(tuple(kafka.sasl_bootstrap_servers.split(",")), sasl=login)
+    settings = KafkaConnection(tuple(three_brokers.sasl_bootstrap_servers.split(",")), sasl=login)
     assert password not in repr(settings)
     topology = KafkaTopology(settings, topic_names=frozenset)
     if accepted:

@@ -1,17 +1,18 @@
-"""What real brokers say of reads from followers, with ZooKeeper and without, and what a policy says
-of it then.
+"""What real brokers say of reads from followers, with ZooKeeper and without, and which fetch quotas
+follow from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
-from lab.process import patience, started
+from lab.process import patience, started, wait_until
 from tests.integration.conftest import AUTHORIZED
 from tests.unit.control.stage import Stage
 from tidegate.kafka.adminapi.store import AdminQuotaStore
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.integration
 
 RACK_AWARE = {SELECTOR: "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 CONDITION = "FollowerFetch"
+FOLLOWERS = ("True", "ReadsFromFollowers")
 USER = "alice"
 
 
@@ -92,42 +94,118 @@ def test_brokers_without_a_selector_serve_reads_by_leaders(
         assert (found.leaders_only, found.selectors, found.refused) == (brokers, {}, frozenset())
 
 
-def condition_of(store: QuotaStore, topology: KafkaTopology) -> tuple[tuple[str, str], str | None]:
-    """The condition of a policy with a fetch contract, and the quota that was written."""
-    stage = Stage(store=store, leaders=topology)  # type: ignore[arg-type]  # the real one
-    policy, tier = stage.policy(), stage.tier()
-    contract = {"perPartition": {"fetch": "2M"}}
-    stage.kubernetes.edit(tier, lambda raw: raw["spec"]["members"][0].update(contract=contract))
-    stage.run()
-    stage.now += SETTLE_SECONDS
-    stage.run()
-    question = stage.controllers["streaming/orders"]._pass.observer._settings._question
-    assert question is not None
-    question.join(patience(20))
-    stage.now += 15
-    stage.run()
-    entity = Entity(user=USER)
-    written = store.read([entity])[entity].values.get(QuotaKey.CONSUMER_BYTE_RATE)
-    return stage.condition(policy, CONDITION), written
+class Reader:
+    """A policy whose one member is promised 2 MB/s of each partition, and its passes."""
+
+    def __init__(self, store: QuotaStore, leaders: KafkaTopology) -> None:
+        self.stage = Stage(store=store, leaders=leaders)  # type: ignore[arg-type]  # the real one
+        self.leaders = leaders
+        self.policy, self._tier = self.stage.policy(), self.stage.tier()
+        self._edit(contract={"perPartition": {"fetch": "2M"}})
+        self.stage.run()
+        self.stage.now += SETTLE_SECONDS
+        self.stage.run()
+        question = self.stage.controllers["streaming/orders"]._pass.observer._settings._question
+        assert question is not None
+        question.join(patience(20))
+        self.passes(1)
+
+    def reads_in(self, *racks: str) -> None:
+        self._edit(racks=list(racks))
+        self.passes(4)  # a lowering takes safe steps
+
+    def passes(self, count: int) -> None:
+        for _ in range(count):
+            self.stage.now += 15
+            self.stage.run()
+
+    def fetch_mb(self) -> float:
+        entity = Entity(user=USER)
+        values = self.stage.store.read([entity])[entity].values
+        return int(values.get(QuotaKey.CONSUMER_BYTE_RATE) or 0) / 1_000_000
+
+    def fetch_by(self) -> tuple[str | None, str | None]:
+        (member,) = self.stage.kubernetes.get(self._tier)["status"]["members"]
+        return member.get("fetchBy"), member.get("fetchSkew")
+
+    def _edit(self, **changes: object) -> None:
+        def change(raw: Any) -> None:
+            raw["spec"]["members"][0].update(changes)
+
+        self.stage.kubernetes.edit(self._tier, change)
 
 
-def test_a_policy_says_so_and_writes_what_leaders_call_for_with_zookeeper(
-    racks_with_zookeeper: KafkaLab,
-) -> None:
-    connect = ZooKeeperConnection(racks_with_zookeeper.zookeeper_connect)
-    with (
-        closing(ZooKeeperQuotaStore(ZooKeeperSession(connect))) as store,
-        closing(topology_of(racks_with_zookeeper)) as topology,
-    ):
-        assert condition_of(store, topology) == (("True", "ReadsFromFollowers"), "2000000")
-
-
-def test_a_policy_says_so_and_writes_what_leaders_call_for_without_zookeeper(
-    racks_in_kraft: KraftLab,
-) -> None:
+@pytest.fixture(scope="module")
+def in_kraft(racks_in_kraft: KraftLab) -> Iterator[Reader]:
     connection = KafkaConnection(tuple(racks_in_kraft.bootstrap_servers.split(",")))
     with (
         closing(AdminQuotaStore(connection)) as store,
         closing(topology_of(racks_in_kraft)) as topology,
     ):
-        assert condition_of(store, topology) == (("True", "ReadsFromFollowers"), "2000000")
+        yield Reader(store, topology)
+
+
+@pytest.fixture(scope="module")
+def with_zookeeper(racks_with_zookeeper: KafkaLab) -> Iterator[Reader]:
+    connect = ZooKeeperConnection(racks_with_zookeeper.zookeeper_connect)
+    with (
+        closing(ZooKeeperQuotaStore(ZooKeeperSession(connect))) as store,
+        closing(topology_of(racks_with_zookeeper)) as topology,
+    ):
+        yield Reader(store, topology)
+
+
+def test_fetch_follows_declared_racks_with_zookeeper(with_zookeeper: Reader) -> None:
+    assert with_zookeeper.stage.condition(with_zookeeper.policy, CONDITION) == FOLLOWERS
+    assert (with_zookeeper.fetch_mb(), with_zookeeper.fetch_by()) == (2.0, ("Leaders", "1.00"))
+    with_zookeeper.reads_in("r1")
+    assert (with_zookeeper.fetch_mb(), with_zookeeper.fetch_by()) == (4.0, ("Racks", "1.00"))
+    with_zookeeper.reads_in("r1", "r2")
+    assert (with_zookeeper.fetch_mb(), with_zookeeper.fetch_by()) == (2.0, ("Racks", "1.00"))
+
+
+def test_fetch_follows_declared_racks_without_zookeeper(in_kraft: Reader) -> None:
+    assert in_kraft.stage.condition(in_kraft.policy, CONDITION) == FOLLOWERS
+    assert (in_kraft.fetch_mb(), in_kraft.fetch_by()) == (2.0, ("Leaders", "1.00"))
+    in_kraft.reads_in("r2")
+    assert (in_kraft.fetch_mb(), in_kraft.fetch_by()) == (6.0, ("Racks", "1.00"))
+    in_kraft.reads_in("elsewhere")
+    assert in_kraft.fetch_mb() == 2.0
+    in_kraft.reads_in("r1", "r2", "r3")
+    assert (in_kraft.fetch_mb(), in_kraft.fetch_by()) == (2.0, ("Racks", "1.00"))
+
+
+def test_a_dead_racks_reads_are_counted_for_leaders_in_the_next_pass(
+    in_kraft: Reader, racks_in_kraft: KraftLab
+) -> None:
+    in_kraft.reads_in("r1")
+    assert in_kraft.fetch_mb() == 6.0
+    racks_in_kraft.broker(1).kill()
+    try:
+        wait_until(
+            lambda: led(in_kraft.leaders) == {2: 2, 3: 1},
+            "broker 1's partition to have another leader",
+            timeout_seconds=60,
+        )
+        in_kraft.passes(1)
+        assert (in_kraft.fetch_mb(), in_kraft.fetch_by()) == (4.0, ("Racks", "1.33"))
+    finally:
+        racks_in_kraft.broker(1).start()
+
+    def is_counted_again() -> bool:
+        in_kraft.passes(1)
+        return in_kraft.fetch_mb() == 6.0
+
+    wait_until(
+        is_counted_again,
+        "broker 1's replicas to be in sync and counted again",
+        timeout_seconds=90,
+        poll_seconds=1,
+    )
+
+
+def led(leaders: KafkaTopology) -> dict[int, int]:
+    """Leaders by broker; none while broker 1 still counts as in sync, or a partition has none."""
+    topic = leaders.read(["acc"], with_in_sync=True).topics["acc"]
+    in_sync = {one for group, _ in topic.in_sync for one in group}
+    return {} if 1 in in_sync or topic.leaderless else dict(topic.leaders)

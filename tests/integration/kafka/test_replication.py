@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
-from lab.process import patience, slowness, started, wait_until
+from lab.process import patience, slowness, wait_until
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.errors import Incomplete
@@ -132,12 +132,6 @@ class World:
 
     def left(self) -> Configs:
         return self.replication.scan()
-
-
-@pytest.fixture(scope="module")
-def kraft_of_three() -> Iterator[KraftLab]:
-    with started(lambda: KraftLab(brokers=3)) as cluster:
-        yield cluster
 
 
 @pytest.fixture

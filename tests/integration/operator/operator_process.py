@@ -65,6 +65,10 @@ class OperatorProcess:
         """The holder identity that it writes to a Lease."""
         return str(self.wait_for("Operator started")["identity"])
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def is_running(self) -> bool:
         return self._process.is_running()
 

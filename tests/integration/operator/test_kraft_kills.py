@@ -26,7 +26,6 @@ from lab.errors import LabError
 from lab.kafka import Broker
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
-from lab.packages import KAFKA_4
 from lab.process import patience, started, wait_until
 from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import POLICY, RATES, Observer, Promise, Texts
@@ -268,7 +267,7 @@ def apply(
 def cluster() -> Iterator[KraftLab]:
     """Three brokers, and three controllers in processes of their own."""
     users = (*CHANGING, STEADY, STRANGER)
-    with started(lambda: KraftLab(version=KAFKA_4, brokers=3, controllers=3, users=users)) as kafka:
+    with started(lambda: KraftLab(brokers=3, controllers=3, users=users)) as kafka:
         yield kafka
 
 

@@ -16,9 +16,9 @@ from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.kube.login import Right
-from tidegate.observe.broker_settings import PLUGIN, RACK, SELECTOR
+from tidegate.observe.broker_settings import CORDONED, PLUGIN, RACK, SELECTOR
 from tidegate.prometheus.probe import Found
-from tidegate_logic.model import Readings, TopicLeaders, Topology
+from tidegate_logic.model import Readings, ShareGroup, TopicLeaders, Topology
 
 NAMESPACE = "streaming"
 
@@ -28,6 +28,16 @@ KAFKA_DEFAULTS = {
     "quota.window.size.seconds": "1",
     "inter.broker.protocol.version": "3.9-IV0",
 }
+
+
+class FixedShareGroups:
+    """Share groups as a test says."""
+
+    def __init__(self, groups: tuple[ShareGroup, ...]) -> None:
+        self._groups = groups
+
+    def read(self) -> tuple[ShareGroup, ...]:
+        return self._groups
 
 
 class FixedTopology:
@@ -45,7 +55,7 @@ class FixedTopology:
         self.said = said
         self.racks = racks or {}
 
-    def read(self, patterns: Collection[str]) -> Topology:
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
         return self.topology
 
     def settings(
@@ -162,6 +172,7 @@ class World:
     callbacks: dict[int, str] = field(default_factory=dict)
     brokers: Any = None  # the quota store through them, for a test that has one
     replication: Any = None  # what moves, for a test that looks at it
+    share_groups: tuple[ShareGroup, ...] = ()
     now: float = 1_000_000.0
     settings: Mapping[str, str] = field(default_factory=lambda: KAFKA_DEFAULTS)
     racks: dict[int, str] = field(default_factory=dict)
@@ -186,7 +197,15 @@ class World:
         self.during_wait()
 
     def topology(self) -> FixedTopology:
-        topics = {name: TopicLeaders(leaders) for name, leaders in self.leaders.items()}
+        topics = {
+            name: TopicLeaders(
+                leaders,
+                in_sync=tuple(
+                    ((one, *sorted({1, 2, 3} - {one})), count) for one, count in leaders.items()
+                ),
+            )
+            for name, leaders in self.leaders.items()
+        }
         return FixedTopology(
             Topology(self.now, frozenset({1, 2, 3}), topics),
             self.callbacks,
@@ -198,6 +217,10 @@ class World:
         """Three racks, and brokers that let consumers read from the nearest replica."""
         self.settings = {**self.settings, SELECTOR: "org.apache.RackAwareReplicaSelector"}
         self.racks = {1: "a", 2: "b", 3: "c"}
+
+    def cordon(self) -> None:
+        """Brokers that take no new partitions."""
+        self.settings = {**self.settings, CORDONED: "*"}
 
     def run(self, *arguments: str, standard_input: str = "") -> Answer:
         """Run one command as the process would."""
@@ -212,6 +235,7 @@ class World:
             open_admin_store=lambda spec, secret, *, folder: self.brokers,
             open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
             open_replication=lambda spec, secret, *, folder: self.replication,
+            open_share_groups=lambda spec, secret, *, folder: FixedShareGroups(self.share_groups),
             open_kubernetes=self.opened_kubernetes,
             context_namespace=lambda kubeconfig, context: self.context_namespace,
             open_reader=lambda settings: FixedReader(lambda: self.readings()),

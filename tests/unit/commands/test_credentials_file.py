@@ -4,6 +4,7 @@ message.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from tidegate.commands.credentials_file import CredentialsFile, read_credentials_file
 from tidegate.errors import UserActionRequired
-from tidegate.kafka.settings import SaslLogin, SaslMechanism
+from tidegate.kafka.settings import SaslLogin, SaslMechanism, TokenLogin
 from tidegate.observe.connections import brokers_connection, zookeeper_connection
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.resources.policy import KafkaCluster, Prometheus, ZooKeeperConnection
@@ -92,7 +93,9 @@ DECLARED = {
 
 def brokers_login(keys: dict[str, bytes], folder: Path, **declared: Any) -> SaslLogin | None:
     spec, secrets = CredentialsFile(FILE, keys).for_brokers(kafka(**declared))
-    return brokers_connection(spec, secrets, folder).sasl
+    login = brokers_connection(spec, secrets, folder).sasl
+    assert not isinstance(login, TokenLogin)
+    return login
 
 
 def test_what_the_policy_declares_is_filled_from_the_file(tmp_path: Path) -> None:
@@ -134,6 +137,66 @@ def test_without_a_declaration_the_keys_say_what_they_are_for(tmp_path: Path) ->
     assert zookeeper_login({"username": b"ann", "password": b"hush"}, tmp_path) == SaslLogin(
         SaslMechanism.DIGEST_MD5, "ann", "hush"
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "identity"),
+    [
+        (
+            {
+                "tokenEndpointUri": b"https://idp/token",
+                "clientId": b"ann",
+                "clientSecret": b"hush",
+                "extension.logicalCluster": b"lkc-1",
+            },
+            "client ann",
+        ),
+        ({"token": b"hush"}, "the access token in Credentials file credentials.yaml"),
+        ({"accessKeyId": b"AKID", "secretAccessKey": b"hush", "region": b"eu-west-1"}, "key AKID"),
+    ],
+    ids=["client", "token", "aws"],
+)
+def test_keys_of_a_login_by_tokens_decide_its_type(
+    keys: dict[str, bytes], identity: str, tmp_path: Path
+) -> None:
+    found = tokens_login(keys, tmp_path)
+    assert identity in found.identity
+    assert found.extensions == ({"logicalCluster": "lkc-1"} if "clientId" in keys else {})
+    assert "hush" not in repr(found)
+
+
+def test_half_of_a_login_by_tokens_is_refused_with_the_policys_words(tmp_path: Path) -> None:
+    with pytest.raises(UserActionRequired, match="needs clientId and clientSecret") as refused:
+        tokens_login({"tokenEndpointUri": b"https://idp/token", "clientId": b"ann"}, tmp_path)
+    assert refused.value.reason is Reason.SECRET_UNREADABLE
+
+
+def test_a_token_replaces_the_token_file_of_an_operator(tmp_path: Path) -> None:
+    by_file = {"type": "oauthbearer", "accessTokenFile": "kafka"}
+    found = tokens_login({"token": b"hush"}, tmp_path, authentication=by_file, tls={})
+    assert found.tokens.current().value == "hush"
+
+
+def test_an_access_key_replaces_the_role_of_an_operator(tmp_path: Path) -> None:
+    role = {
+        "type": "aws-msk-iam",
+        "region": "eu-west-1",
+        "roleArn": "arn:aws:iam::123456789012:role/tidegate",
+        "accessTokenFile": "aws",
+    }
+    keys = {"accessKeyId": b"AKID", "secretAccessKey": b"hush"}
+    found = tokens_login(keys, tmp_path, authentication=role, tls={})
+    assert found.identity == "access key AKID"
+    assert b"eu-west-1" in base64.urlsafe_b64decode(found.tokens.current().value + "==")
+
+
+def tokens_login(keys: dict[str, bytes], folder: Path, **declared: Any) -> TokenLogin:
+    spec, secrets = CredentialsFile(FILE, keys).for_brokers(
+        KafkaCluster.model_validate({"bootstrapServers": "kafka-1:9092", **declared})
+    )
+    login = brokers_connection(spec, secrets, folder).sasl
+    assert isinstance(login, TokenLogin)
+    return login
 
 
 def zookeeper_login(keys: dict[str, bytes], folder: Path) -> SaslLogin | None:

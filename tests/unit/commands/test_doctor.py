@@ -187,13 +187,13 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
         ),
         {("problem", "plugin", "QuotasIgnored")},
     ),
-    "reads from followers": (
-        lambda world: world.read_from_followers(),
-        {("warning", "followers", "ReadsFromFollowers")},
-    ),
     "another window": (
         lambda world: setattr(world, "settings", {**world.settings, "quota.window.num": "4"}),
         {("problem", "window", "QuotaWindowDiffers")},
+    ),
+    "cordoned brokers": (
+        lambda world: world.cordon(),
+        {("warning", "brokers", "BrokerCordoned")},
     ),
     "brokers that tell nothing": (
         lambda world: setattr(world, "settings", {}),
@@ -303,6 +303,20 @@ def test_each_fault_has_its_reason_what_follows_and_what_to_do(
     golden("\n".join(f"{one['what']}\n  so: {one['soWhat']}\n  do: {one['toDo']}" for one in found))
 
 
+def test_reads_from_followers_are_a_warning_where_leaders_still_scale_them(
+    sound: Any, golden: Callable[[str], None]
+) -> None:
+    sound.read_from_followers()
+    assert wrong(sound) == set()
+    (told,) = [one for one in findings(sound) if one["check"] == "followers"]
+    (listed,) = sound.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
+    sound.kubernetes.edit(ref, lambda raw: raw["spec"].pop("metrics"))
+    (found,) = [one for one in findings(sound) if one["check"] == "followers"]
+    assert (found["state"], found["reason"]) == ("warning", "ReadsFromFollowers")
+    golden("\n".join((told["what"], found["what"], found["soWhat"], found["toDo"])))
+
+
 def test_a_sum_above_the_capacity_is_a_warning_and_interfaces_are_named(
     sound: Any, golden: Callable[[str], None]
 ) -> None:
@@ -321,7 +335,7 @@ def test_a_broker_that_refuses_the_login_does_not_hide_the_rest(
     error = Unauthorized("Broker kafka-1:9092 refused the login as x by PLAIN: no. Correct it.")
 
     class Refusing:
-        def read(self, patterns: object) -> None:
+        def read(self, patterns: object, **_: object) -> None:
             raise error
 
         def close(self) -> None:

@@ -21,7 +21,15 @@ from tidegate.observe.observation import KafkaCluster, Observer
 from tidegate.observe.strimzi import KAFKA_USERS
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Memory
-from tidegate_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind
+from tidegate_logic.model import (
+    Default,
+    Entity,
+    LedgerEntry,
+    QuotaKey,
+    QuotaWrite,
+    ShareGroup,
+    WriteKind,
+)
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.reasons import Reason
 from tidegate_logic.words import rfc3339
@@ -268,6 +276,10 @@ def test_reads_from_followers_are_noted_for_clients_with_a_fetch_contract(
     assert numbers(warning) >= {1, 2, 3, 33}
     golden(warning)
     assert "followers" not in managed.run("explain", "--user", "bob", "-f", files).out
+    tier["spec"]["members"][0]["racks"] = ["a"]
+    said = explained(managed, "-f", managed.write_files(policy, tier))
+    assert "followers" not in said
+    assert "declared racks, from 1 broker (skew 1.00)" in said
 
 
 def test_a_member_that_is_not_allowed_is_named_for_its_own_client_only(
@@ -593,3 +605,13 @@ def test_a_policy_with_its_namespace_needs_no_right_beyond_that_namespace(
     assert answer.code == 0, answer.err
     answer = world.run("explain", "--policy", "streaming/another", "-u", "alice")
     assert "in namespace streaming" in answer.err.replace("\n", " ")
+
+
+def test_a_client_that_a_share_group_reads_with_is_explained(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    managed.share_groups = (ShareGroup("orders"),)
+    tier["spec"]["members"][0]["shareGroupNames"] = ["orders"]
+    text = explained(managed, "-f", managed.write_files(policy, tier))
+    assert "share group orders reads with it" in text
+    assert "10 MB/s perPartition is not written" in text

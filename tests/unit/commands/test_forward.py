@@ -9,7 +9,11 @@ import pytest
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.commands.forward import Login, _client
+from tidegate.commands.inputs import named_brokers
 from tidegate.commands.options import AccessOptions
+from tidegate.errors import InvalidResource, Unreachable
+from tidegate.kafka.settings import TokenLogin
+from tidegate.observe.connections import brokers_connection
 
 BROKERS = ("--bootstrap-servers", "b:9092")
 
@@ -73,6 +77,38 @@ def test_a_mounted_certificate_is_a_login_without_password(tmp_path: Path) -> No
         "key": "KEY",
     }
     assert all(file.stat().st_mode & 0o077 == 0 for file in files.values())
+
+
+def test_tokens_come_from_the_mounted_secret_and_the_options(tmp_path: Path) -> None:
+    folder = mounted(tmp_path, clientSecret="hunter2")
+    access = AccessOptions(bootstrap_servers="b:9092", client_credentials_file=folder)
+    further = ["tokenEndpointUri=https://127.0.0.1:1/token", "clientId=forwarder"]
+    with pytest.raises(Unreachable, match=r"https://127\.0\.0\.1:1/token") as away:
+        _client(access, tmp_path / "files", Login.PLAIN, None, tls=False, further=further)
+    assert "hunter2" not in away.value.message
+
+
+def test_a_mounted_token_is_read_again_each_time(tmp_path: Path) -> None:
+    folder = mounted(tmp_path, token="first")
+    access = AccessOptions(bootstrap_servers="b:9092", client_credentials_file=folder)
+    spec, secrets = named_brokers(None, access)
+    found = _client(access, tmp_path / "files", Login.PLAIN, None, tls=False)
+    assert (found["security.protocol"], found["sasl.mechanism"]) == (
+        "SASL_SSL",
+        "OAUTHBEARER",
+    )
+    assert "first" not in repr(found)
+    login = brokers_connection(spec, secrets, tmp_path / "files").sasl
+    assert isinstance(login, TokenLogin)
+    assert login.tokens.current().value == "first"
+    (folder / "token").write_text("second")
+    login.tokens.forget()
+    assert login.tokens.current().value == "second"
+
+
+def test_an_option_of_a_login_is_a_key_with_a_value(tmp_path: Path) -> None:
+    with pytest.raises(InvalidResource, match="KEY=VALUE"):
+        _client(AccessOptions(), tmp_path, Login.PLAIN, None, tls=False, further=["clientId"])
 
 
 def test_without_credentials_the_connection_is_plain(tmp_path: Path) -> None:

@@ -84,16 +84,51 @@ def test_nothing_to_do_exits_with_zero(
     golden(answer.out.splitlines()[-1])
 
 
-def test_reads_from_followers_are_noted_and_change_nothing_of_the_plan(
+def test_unmeasured_reads_from_followers_are_noted_and_change_no_quota(
     world: Any, policy: Any, tier: Any
 ) -> None:
+    policy["spec"].pop("metrics", None)
     files = world.write_files(policy, tier)
     before = json.loads(world.run("plan", "-f", files, "-o", "json").out)
     world.read_from_followers()
     after = json.loads(world.run("plan", "-f", files, "-o", "json").out)
+    (note,) = after["warnings"]
+    assert "spec.metrics" in note
+    assert after["changes"] == before["changes"]
+    assert {one["fetchBy"] for one in after["members"] if one["fetchBy"]} == {"Leaders"}
+
+
+def test_declared_racks_scale_fetch_and_both_skews_are_shown(
+    world: Any, policy: Any, tier: Any
+) -> None:
+    world.read_from_followers()
+    (shop,) = [one for one in tier["spec"]["members"] if one["name"] == "shop"]
+    shop["racks"] = ["a"]
+    tier["spec"]["members"] = [shop]
+    policy["spec"].pop("metrics", None)
+    files = world.write_files(policy, tier)
+    plan = json.loads(world.run("plan", "-f", files, "-o", "json").out)
+    (member,) = plan["members"]
+    assert plan["warnings"] == []
+    assert (member["leaderSkew"], member["fetchSkew"]) == (1.0, 1.0)
+    assert (member["fetchBy"], member["fetchBrokers"]) == ("Racks", [1])
+    assert member["target"]["consumer_byte_rate"] == member["promisedTotal"]["consumer_byte_rate"]
+    row = next(line for line in world.plan(policy, tier).out.splitlines() if " fetch " in line)
+    assert "1.00 by racks" in row
+
+
+def test_cordoned_brokers_are_noted_and_change_nothing_of_the_plan(
+    world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
+    files = world.write_files(policy, tier)
+    before = json.loads(world.run("plan", "-f", files, "-o", "json").out)
+    world.cordon()
+    after = json.loads(world.run("plan", "-f", files, "-o", "json").out)
     (note,) = after.pop("warnings")
-    assert "replica.selector.class" in note
+    assert numbers(note) == {1, 2, 3}
+    golden(note)
     assert before == {**after, "warnings": []}
+    assert "cordoned.log.dirs" in world.run("explain", "--user", "alice", "-f", files).out
 
 
 def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: Any) -> None:

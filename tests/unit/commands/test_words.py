@@ -224,7 +224,7 @@ def test_top_shows_one_cause_once_and_ends_with_1(
     )
 
     class Silent:
-        def read(self, patterns: object) -> None:
+        def read(self, patterns: object, **_: object) -> None:
             raise error
 
         def close(self) -> None:

@@ -21,9 +21,10 @@ from tidegate.kube.status import StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.observe.broker_settings import Settings as BrokersSettings
 from tidegate.observe.observation import KafkaCluster, ReplicationSource
+from tidegate.observe.share_groups import ShareGroupSource
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
-from tidegate_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
+from tidegate_logic.model import Entity, InSync, QuotaKey, Readings, TopicLeaders, Topology
 from tidegate_logic.reasons import Reason
 
 ALICE = Entity(user="alice")
@@ -37,16 +38,21 @@ class Leaders:
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
     brokers: frozenset[int] = frozenset({1, 2, 3})
     error: Exception | None = None
+    in_sync: dict[str, dict[InSync, int]] = field(default_factory=dict)
     said: dict[int, dict[str, str]] = field(default_factory=dict)  # settings by broker
     refuse: set[int] = field(default_factory=set)
     silent: set[int] = field(default_factory=set)
     cluster_id: str | None = "memory-cluster"
 
-    def read(self, patterns: Collection[str]) -> Topology:
+    def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
         if self.error is not None:
             raise self.error
         topics = {
-            name: TopicLeaders(spread) for name, spread in self.leaders.items() if name in patterns
+            name: TopicLeaders(
+                spread, in_sync=tuple(self.in_sync.get(name, {}).items()) if with_in_sync else ()
+            )
+            for name, spread in self.leaders.items()
+            if name in patterns
         }
         return Topology(0.0, self.brokers, topics, self.cluster_id)
 
@@ -92,6 +98,7 @@ class Stage:
     identity: str = "operator"
     lease_namespace: str = ""
     replication: ReplicationSource | None = None
+    share_groups: ShareGroupSource | None = None
     set_back_seconds: float = 0.0  # the wall clock alone
 
     def __post_init__(self) -> None:
@@ -108,7 +115,7 @@ class Stage:
         )
         self.world = OperatorContext(
             Settings(identity=self.identity, lease_namespace=self.lease_namespace), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
-            VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders, replication=self.replication),
+            VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders, replication=self.replication, share_groups=self.share_groups),
             self.report_beside,
         )  # fmt: skip
         self.controllers: dict[str, Controller] = {}

@@ -635,9 +635,9 @@ def test_a_process_that_was_stopped_before_it_wrote_counts_the_step_from_its_wri
 
         stops_seconds = 0.0
 
-        def read(self, patterns: Collection[str]) -> Topology:
+        def read(self, patterns: Collection[str], *, with_in_sync: bool = False) -> Topology:
             stage.now += self.stops_seconds
-            return super().read(patterns)
+            return super().read(patterns, with_in_sync=with_in_sync)
 
     stage.leaders = leaders = Stopped()
     lower_a_contract(stage)

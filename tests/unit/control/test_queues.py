@@ -111,6 +111,49 @@ def test_no_password_is_an_argument_and_only_the_named_keys_are_mounted() -> Non
     }
 
 
+TOKENS = {
+    "type": "oauthbearer",
+    "tokenEndpointUri": "https://idp/token",
+    "clientId": "forwarder",
+    "clientSecret": {"secretName": "forwarder", "key": "password"},
+    "tlsTrustedCertificates": [{"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"}],
+    "saslExtensions": {"logicalCluster": "lkc-1"},
+}
+ACCESS_KEY = {"secretName": "forwarder", "accessKeyId": "user.crt", "secretAccessKey": "password"}
+AWS = {"type": "aws-msk-iam", "region": "eu-west-1", "accessKey": ACCESS_KEY}
+
+
+@pytest.mark.parametrize(
+    ("login", "options", "files"),
+    [
+        (
+            TOKENS,
+            [
+                "--client-login=tokenEndpointUri=https://idp/token",
+                "--client-login=clientId=forwarder",
+                "--client-login=extension.logicalCluster=lkc-1",
+            ],
+            {"clientSecret": "password", "tokenEndpoint.crt": "ca.crt"},
+        ),
+        (
+            AWS,
+            ["--client-login=region=eu-west-1"],
+            {"accessKeyId": "user.crt", "secretAccessKey": "password"},
+        ),
+    ],
+    ids=["tokens", "aws"],
+)
+def test_of_a_login_by_tokens_only_the_secrets_are_files(
+    login: dict[str, object], options: list[str], files: dict[str, str]
+) -> None:
+    pods = pods_of(
+        parse_queue(queue({"authentication": login}), strict=True), KAFKA, OFFER, SECRETS
+    )
+    assert [one for one in pods.arguments if one.startswith("--client-login")] == options
+    assert {one.path: one.key for one in pods.files} == {"ca.crt": "ca.crt", **files}
+    assert "hidden" not in str(pods)
+
+
 def test_a_queue_without_a_login_mounts_nothing() -> None:
     pods = pods_of(parse_queue(queue(PLAIN), strict=True), KAFKA, OFFER, SECRETS)
     assert not pods.files

@@ -141,7 +141,7 @@ def test_an_unknown_kafka_is_refused_before_anything_starts(
     said = " ".join(capsys.readouterr().out.split())
     assert said == (
         "There is no Kafka named '2.8' here, so nothing was started. Use KAFKA=3.9-zookeeper or "
-        "KAFKA=3.9-kraft or KAFKA=4.3-kraft; without KAFKA it is 3.9-zookeeper."
+        "KAFKA=3.9-kraft or KAFKA=4.3-kraft or KAFKA=4.4-kraft; without KAFKA it is 3.9-zookeeper."
     )
     assert not program.OUTPUT.exists()
 

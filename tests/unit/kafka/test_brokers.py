@@ -48,6 +48,14 @@ def test_leaders_are_counted_for_each_broker_and_topic() -> None:
     assert topology.cluster_id == "c"
 
 
+def test_in_sync_replicas_are_counted_if_wanted_without_brokers_that_are_gone() -> None:
+    asked = topic("a", (1, 0), (2, 0), (1, 9), (-1, 5))
+    for partition, in_sync in zip(asked.partitions, ([1, 3], [9, 3, 2], [3, 1], [2]), strict=True):
+        partition.isr_nodes = in_sync
+    topology = topology_of(answer(asked), read_at_seconds=0.0, with_in_sync=True)
+    assert dict(topology.topics["a"].in_sync) == {(1, 3): 2, (2, 3): 1}
+
+
 @pytest.mark.parametrize(
     "partition", [(-1, 5), (-1, 0), (9, 0)], ids=["not available", "none", "a broker that is gone"]
 )

@@ -2,6 +2,7 @@
 it away fails here, not in a cluster.
 """
 
+import json
 from types import ModuleType
 
 import pytest
@@ -90,6 +91,17 @@ def test_kafka_python_has_the_mechanisms_of_login_and_they_begin_with_the_user(
     )
     assert not made.is_done()
     assert b"alice" in made.auth_bytes()
+
+
+def test_kafka_python_signs_for_msk_by_keys_that_it_is_given() -> None:
+    signed = json.loads(
+        protocol.AwsMskIamClient("host", "AKID", "secret", "eu-west-1", "session").first_message()
+    )
+    assert signed["action"] == "kafka-cluster:Connect"
+    assert signed["x-amz-credential"].startswith("AKID/")
+    assert {"algorithm", "date", "expires", "security-token", "signature", "signedheaders"} == {
+        name.removeprefix("x-amz-") for name in signed if name.startswith("x-amz-")
+    } - {"credential"}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,13 @@ from tests.unit.control.stage import Stage
 from tests.unit.observe.test_observation import answered
 from tidegate.kube.api import ObjectRef
 from tidegate.observe.broker_settings import (
+    CORDONED,
+    LOG_DIRS,
     RACK,
     SELECTOR,
     SETTLE_SECONDS,
     FollowerReads,
+    cordoned_brokers,
     follower_reads_words,
     has_scaled_fetch,
 )
@@ -70,6 +73,21 @@ def test_the_smallest_rack_bounds_what_its_consumers_get(golden: Callable[[str],
     assert (uneven.racks, uneven.smallest_share) == (2, pytest.approx(1 / 4))
     assert numbers(follower_reads_words(three)) == {1, 2, 3, 33}
     golden("\n".join(follower_reads_words(one) for one in (three, uneven, mixed)))
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "expected"),
+    [("*", {1}), ("/b,/a", {1}), ("/a", set()), ("", set()), ("/elsewhere", set())],
+)
+def test_a_broker_is_cordoned_with_the_last_of_its_log_directories(
+    cordoned: str, expected: set[int]
+) -> None:
+    asked = {1: {CORDONED: cordoned, LOG_DIRS: "/a, /b"}, 2: said(), 3: {}}
+    assert cordoned_brokers(asked) == expected
+
+
+def test_without_its_log_directories_a_broker_is_not_known_to_be_cordoned() -> None:
+    assert cordoned_brokers({1: {CORDONED: "/a"}}) == frozenset()
 
 
 @pytest.mark.parametrize(

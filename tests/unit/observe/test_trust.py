@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,45 @@ def test_a_secret_is_used_with_the_label_or_by_its_name(
     with pytest.raises(UserActionRequired) as refused:
         read_secrets(kubernetes, "streaming", ["login"], bounds=bounds)
     assert refused.value.reason is Reason.SECRET_NOT_ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("field", "login"),
+    [
+        (
+            "tokenEndpointUri",
+            {
+                "type": "oauthbearer",
+                "tokenEndpointUri": "https://internal.example:8443/token",
+                "clientId": "x",
+                "clientSecret": {"secretName": "login", "key": "x"},
+            },
+        ),
+        (
+            "stsEndpoint",
+            {
+                "type": "aws-msk-iam",
+                "region": "eu-west-1",
+                "roleArn": "arn:aws:iam::123456789012:role/x",
+                "accessTokenFile": "aws",
+                "stsEndpoint": "https://internal.example",
+            },
+        ),
+    ],
+)
+def test_the_endpoints_of_tokens_are_hosts_too(field: str, login: dict[str, object]) -> None:
+    changes: dict[str, object] = {"kafka.authentication": login}
+    parsed = parse_policy(policy_document(changes), strict=True)
+    known = ("kafka-1", "kafka-2", "*.svc", "prometheus", "s3.example", "zk-1")
+    with pytest.raises(InvalidResource, match=rf"authentication\.{field} names .*internal") as no:
+        refuse_other_hosts("streaming/orders", parsed.spec, _bounds(*known))
+    assert no.value.reason is Reason.HOST_NOT_ALLOWED
+
+
+def test_a_token_file_is_one_of_the_policys_namespace() -> None:
+    bounds = PolicyBounds(token_folder="/tokens")
+    found = read_secrets(InMemoryKubernetes(), "streaming", [], bounds=bounds)
+    assert found.token_file("kafka") == Path("/tokens/streaming/kafka")
 
 
 def test_a_refused_secret_reads_like_this(golden: Callable[[str], None]) -> None:

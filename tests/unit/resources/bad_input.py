@@ -223,6 +223,29 @@ MEMBERS = (
         f"{MEMBER}.topics",
         server_says="Duplicate value",
     ),
+    BadInput(
+        "rack with a space",
+        tier({"members.0.racks": ["eu west"]}),
+        f"{MEMBER}.racks[0]",
+        server_says=r"should match '^\S+$'",
+    ),
+    BadInput(
+        "same rack twice",
+        tier({"members.0.racks": ["a", "a"]}),
+        f"{MEMBER}.racks",
+        server_says="Duplicate value",
+    ),
+    BadInput(
+        "racks without topics",
+        tier(
+            {
+                "members.0.racks": ["a"],
+                "members.0.topics": ABSENT,
+                "members.0.contract": {"total": {"fetch": "1Gi"}},
+            }
+        ),
+        f"{MEMBER}.topics",
+    ),
     BadInput("neither user nor client id", tier({"members.0": {"name": "empty"}}), MEMBER),
     BadInput(
         "topics missing for perPartition",
@@ -363,6 +386,18 @@ KAFKA = (
 
 _PASSWORD = {"secretName": "login", "password": "password"}
 _CERTIFICATE = {"secretName": "login", "certificate": "user.crt", "key": "user.key"}
+_TOKENS = {
+    "type": "oauthbearer",
+    "tokenEndpointUri": "https://idp/token",
+    "clientId": "tidegate",
+    "clientSecret": {"secretName": "login", "key": "clientSecret"},
+}
+_ROLE = "arn:aws:iam::123456789012:role/tidegate"
+_AWS = {
+    "type": "aws-msk-iam",
+    "region": "eu-central-1",
+    "accessKey": {"secretName": "login", "accessKeyId": "id", "secretAccessKey": "secret"},
+}
 
 LOGINS = (
     BadInput(
@@ -410,6 +445,84 @@ LOGINS = (
         ),
         "spec.kafka.authentication.passwordSecret",
         "passwordSecret must be left out with type tls",
+    ),
+    BadInput(
+        "Kerberos",
+        policy({"kafka.authentication": {"type": "gssapi"}}),
+        "spec.kafka.authentication.type",
+        "give Tidegate a user with scram-sha-512, tls or oauthbearer",
+    ),
+    BadInput(
+        "tokens from nowhere",
+        policy({"kafka.authentication": {"type": "oauthbearer"}}),
+        "spec.kafka.authentication.type",
+        "exactly one of tokenEndpointUri, accessToken and accessTokenFile",
+    ),
+    BadInput(
+        "tokens from two places",
+        policy({"kafka.authentication": {**_TOKENS, "accessTokenFile": "kafka"}}),
+        "spec.kafka.authentication.type",
+        "exactly one of tokenEndpointUri, accessToken and accessTokenFile",
+    ),
+    BadInput(
+        "a token endpoint without secret",
+        policy({"kafka.authentication": _TOKENS, "kafka.authentication.clientSecret": ABSENT}),
+        "spec.kafka.authentication.tokenEndpointUri",
+        "tokenEndpointUri needs clientId and clientSecret",
+    ),
+    BadInput(
+        "a token endpoint over plain http",
+        policy({"kafka.authentication": {**_TOKENS, "tokenEndpointUri": "http://idp/token"}}),
+        "spec.kafka.authentication.tokenEndpointUri",
+        "must be an https:// address",
+    ),
+    BadInput(
+        "a token file that is a path",
+        policy({"kafka.authentication": {"type": "oauthbearer", "accessTokenFile": "../token"}}),
+        "spec.kafka.authentication.accessTokenFile",
+        "it is no path",
+    ),
+    BadInput(
+        "an extension that replaces the token",
+        policy({"kafka.authentication": {**_TOKENS, "saslExtensions": {"auth": "x"}}}),
+        "spec.kafka.authentication.saslExtensions",
+        "every key must consist of letters and not be auth",
+    ),
+    BadInput(
+        "fields of another type",
+        policy({"kafka.authentication.scope": "kafka"}),
+        "spec.kafka.authentication.type",
+        "type oauthbearer alone has",
+    ),
+    BadInput(
+        "a token file with a password",
+        policy({"kafka.authentication.accessTokenFile": "kafka"}),
+        "spec.kafka.authentication.accessTokenFile",
+        "alone have accessTokenFile",
+    ),
+    BadInput(
+        "a role and an access key of AWS",
+        policy({"kafka.authentication": {**_AWS, "roleArn": _ROLE, "accessTokenFile": "aws"}}),
+        "spec.kafka.authentication.type",
+        "either accessKey or roleArn with accessTokenFile",
+    ),
+    BadInput(
+        "an identity of AWS without tls",
+        policy({"kafka.authentication": _AWS, "kafka.tls": ABSENT}),
+        "spec.kafka.tls",
+        "tls is required with a login by tokens",
+    ),
+    BadInput(
+        "tokens of forwarders without tls",
+        queue({"authentication": _TOKENS, "tls": ABSENT}),
+        "spec.tls",
+        "tls is required with a login by tokens",
+    ),
+    BadInput(
+        "a token file of the operator for forwarders",
+        queue({"authentication": {"type": "oauthbearer", "accessTokenFile": "kafka"}}),
+        "spec.authentication",
+        "authentication.accessTokenFile is for policies",
     ),
     BadInput(
         "a login that brokers do not have",

@@ -62,6 +62,48 @@ SOUND: dict[str, Document] = {
     ),
     "an end that is over": override({"expiresAt": "2001-01-01T00:00:00Z"}),
     "every topic": tier({"members.0.topics": ["*"]}),
+    "tokens of an endpoint": policy(
+        {
+            "kafka.authentication": {
+                "type": "oauthbearer",
+                "tokenEndpointUri": "https://idp.example:8443/realms/kafka/token",
+                "clientId": "tidegate",
+                "clientSecret": {"secretName": "tidegate", "key": "clientSecret"},
+                "scope": "kafka.read kafka.write",
+                "audience": "kafka",
+                "tlsTrustedCertificates": [{"secretName": "idp", "pattern": "*.crt"}],
+                "saslExtensions": {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"},
+            }
+        }
+    ),
+    "a token of the operator": policy(
+        {"kafka.authentication": {"type": "oauthbearer", "accessTokenFile": "kafka"}}
+    ),
+    "a role of AWS": policy(
+        {
+            "kafka.authentication": {
+                "type": "aws-msk-iam",
+                "region": "us-gov-west-1",
+                "roleArn": "arn:aws-us-gov:iam::123456789012:role/streaming/tidegate",
+                "accessTokenFile": "aws",
+                "stsEndpoint": "https://sts-fips.us-gov-west-1.amazonaws.com",
+            }
+        }
+    ),
+    "an access key of AWS for forwarders": queue(
+        {
+            "authentication": {
+                "type": "aws-msk-iam",
+                "region": "eu-central-1",
+                "accessKey": {
+                    "secretName": "forwarder",
+                    "accessKeyId": "id",
+                    "secretAccessKey": "secret",
+                    "sessionToken": "session",
+                },
+            }
+        }
+    ),
     "a queue that uses every field": queue(),
     "a queue that needs only what has no default": queue(
         dict.fromkeys(("authentication", "tls", "topicPrefix", "forwarders", "topics"), ABSENT)

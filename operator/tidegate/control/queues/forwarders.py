@@ -27,7 +27,12 @@ from tidegate.kube.forwarders import (
 )
 from tidegate.kube.rollup_jobs import is_owned
 from tidegate.observe.trust import Secrets, read_secrets
-from tidegate.resources.authentication import KafkaAuthentication, Tls
+from tidegate.resources.authentication import (
+    EXTENSION,
+    TOKEN_FIELDS,
+    KafkaAuthentication,
+    Tls,
+)
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import DelayQueue
 from tidegate.resources.policy import KafkaCluster
@@ -225,6 +230,10 @@ def _login(
             f"--client-authentication={authentication.type}",
             f"--client-username={authentication.username}",
         ]
+    if authentication is not None and authentication.type in ("oauthbearer", "aws-msk-iam"):
+        further, mounted = _token_login(authentication, secrets)
+        options += further
+        files += mounted
     certificate = None if authentication is None else authentication.certificate_and_key
     if certificate is not None:
         for key, path in ((certificate.certificate, "tls.crt"), (certificate.key, "tls.key")):
@@ -233,6 +242,38 @@ def _login(
     if files:
         options.append(f"--client-credentials-file={LOGIN_FOLDER}")
     return options, files
+
+
+def _token_login(
+    login: KafkaAuthentication, secrets: Secrets
+) -> tuple[Sequence[str], Sequence[MountedKey]]:
+    """The keys that are not secret, as options, and the files of the others."""
+    document = login.as_document()
+    plain = {name: document[name] for name in TOKEN_FIELDS if name in document}
+    plain |= {f"{EXTENSION}{key}": value for key, value in (login.sasl_extensions or {}).items()}
+    wanted = [
+        (where.secret_name, where.key, path)
+        for where, path in ((login.client_secret, "clientSecret"), (login.access_token, "token"))
+        if where is not None
+    ]
+    if (key := login.access_key) is not None:
+        wanted += [
+            (key.secret_name, name, path)
+            for name, path in (
+                (key.access_key_id, "accessKeyId"),
+                (key.secret_access_key, "secretAccessKey"),
+                (key.session_token, "sessionToken"),
+            )
+            if name is not None
+        ]
+    for secret, name, _ in wanted:
+        secrets.text(secret, name, meanwhile=NOTHING_STARTS)
+    trusted = Tls(trusted_certificates=login.tls_trusted_certificates)
+    wanted += [(*one, "tokenEndpoint.crt") for one in _authority(trusted, secrets)]
+    return (
+        [f"--client-login={name}={value}" for name, value in plain.items()],
+        [MountedKey(*one) for one in wanted],
+    )
 
 
 def _authority(tls: Tls, secrets: Secrets) -> list[tuple[str, str]]:
@@ -252,7 +293,7 @@ def _authority(tls: Tls, secrets: Secrets) -> list[tuple[str, str]]:
         named = ", ".join(f"{name}/{key}" for name, key in found)
         raise UserActionRequired(
             Reason.INVALID_SPEC,
-            f"spec.tls names {len(found)} certificates ({named}), and forwarders take one. Put "
+            f"{len(found)} certificates are trusted ({named}), and forwarders take one. Put "
             f"them into one key, one after the other; {NOTHING_STARTS}",
         )
     return found

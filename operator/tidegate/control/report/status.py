@@ -206,10 +206,13 @@ def member_status(
     until = None
     if contention is not None and member.state is MemberState.CONTENDED:
         until = rfc3339(contention.until_seconds)
+    fetch_basis = member.fetch.fetch_basis if member.fetch is not None else None
     return MemberStatus(
         name=member.member_name,
         leaders=member.leaders,
         leader_skew=skew_text(member.leader_skew),
+        fetch_skew=skew_text(member.fetch.skew) if member.fetch is not None else None,
+        fetch_by=fetch_basis.value if fetch_basis is not None else None,
         quota=_quota(member.quota),
         target=_target(member),
         contract_total=_totals(member.contract_total),
@@ -297,6 +300,11 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
             f"for a broker over its limit: {text}"
         )
         return ready(Truth.TRUE, throttled[0].reason, of_all)
+    protected = [member for member in members if member.member.protected]
+    if protected:
+        text = listed([f"{member.member_name}: {member.message}" for member in protected])
+        of_all = f"{len(protected)} of {counted(len(members), 'member')} without a fetch quota"
+        return ready(Truth.TRUE, Reason.SHARE_GROUP, f"{of_all}: {text}")
     text = listed([f"{member.member_name}: {member.message}" for member in members])
     return ready(
         Truth.TRUE,

@@ -96,8 +96,7 @@ class AdminClient:
 
         Raises UserActionRequired where they are too old for quotas by the admin protocol.
         """
-        answer = self.read(metadata.ApiVersionsRequest())
-        known = {one.api_key for one in answer.api_keys}
+        known = self._requests()
         if _ALTER_CLIENT_QUOTAS not in known:
             raise UserActionRequired(
                 Reason.INVALID_SPEC,
@@ -106,6 +105,14 @@ class AdminClient:
                 "spec.kafka.zookeeper.connect; every quota stays as it is.",
             )
         return _DESCRIBE_QUORUM in known
+
+    def has_request(self, number: int) -> bool:
+        """Whether the brokers understand the request of this number."""
+        return number in self._requests()
+
+    def _requests(self) -> frozenset[int]:
+        answer = self.read(metadata.ApiVersionsRequest())
+        return frozenset(one.api_key for one in answer.api_keys)
 
     def controllers(self) -> frozenset[int]:
         """The ids of the controllers, be they brokers as well or not.
