@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidegate.prometheus.settings import MetricsSettings
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_EVENING = Path(__file__).with_name("evening-backfill.yaml")  # examples/simulate has it, too
+EVENING = Path(__file__).with_name("evening-backfill.yaml")  # examples/simulate has it, too
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -192,7 +192,7 @@ def console(
                 "--play shows a simulated load, so --login, --namespace and --audit-file have no "
                 "meaning with it. Nothing was started. Leave them out.",
             )
-        _play(around, files or [str(_EVENING)], speed, listen)
+        _play(around, files or [str(EVENING)], speed, listen)
         return
     if host not in _LOOPBACK and not login:
         raise UserActionRequired(

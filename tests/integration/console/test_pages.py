@@ -172,7 +172,7 @@ def test_a_delay_queue_opens_by_keyboard_and_stays_open_when_it_changes(
 def test_a_broker_whose_load_swings_around_its_limit_is_not_called_calm(
     shown: Shown, watched: Watched
 ) -> None:
-    shows(shown, 326.0)
+    shows(shown, 571.0)
     text = opened(shown, watched)
     assert re.search(r"Broker 1 egress swings around its limit: now [\d.]+ MB/s of 80 MB/s", text)
     assert "Every broker is within its limits" not in text

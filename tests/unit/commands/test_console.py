@@ -15,7 +15,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 from lab.network import free_port
 from lab.process import patience
-from tidegate.commands.console import _EVENING
+from tidegate.commands.console import EVENING as PACKAGED
 
 KUBECONFIG = """
 apiVersion: v1
@@ -58,7 +58,7 @@ def test_the_wheel_has_the_evening_that_is_played_without_a_file() -> None:
     packed = {file.distribution_path: file.path for file in builder.recurse_included_files()}
     place = Path(packed["tidegate/commands/evening-backfill.yaml"])
     assert place.read_bytes() == EVENING.read_bytes()
-    assert place == _EVENING
+    assert place == PACKAGED
 
 
 def test_a_load_is_played_without_any_cluster(tmp_path: Path) -> None:
