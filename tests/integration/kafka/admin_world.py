@@ -200,7 +200,7 @@ def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
     settings = KafkaConnection(servers, request_timeout_seconds=patience(10))
     world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
     world.clear()
-    with patch.object(log, "_MARKED_WITHIN_SECONDS", min(patience(0.75), 4.0)):
+    with patch.object(log, "_MARKED_WITHIN_SECONDS", patience(2)):
         yield world
     world.clear()
     world.close()
