@@ -461,10 +461,10 @@ def test_an_owner_whose_claim_goes_during_its_pass_ends_it_without_a_write(stage
     _replaces(twin, theirs, policy.uid)
     read = stage.leaders.read
 
-    def taken_over_meanwhile(patterns: Any) -> Any:
+    def taken_over_meanwhile(patterns: Any, *, with_in_sync: bool = False) -> Any:
         stage.leaders.read = read  # type: ignore[method-assign]
         twin.run()
-        return read(patterns)
+        return read(patterns, with_in_sync=with_in_sync)
 
     stage.leaders.read = taken_over_meanwhile  # type: ignore[method-assign]
     stage.run()
