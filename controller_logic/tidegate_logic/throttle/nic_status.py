@@ -323,7 +323,8 @@ def _seconds(spans: Iterable[NicSpan]) -> float:
     return sum(span.seconds for span in spans)
 
 
-# Every live broker against its limits, for people; steadier than what cuts go by.
+# Every live broker against its limits, for people and for delay queues that wait for brokers;
+# steadier than what cuts go by.
 #
 # A broker counts as over its limit from the moment that is established until no sample of two whole
 # rhythms of a throttled client, three scrapes at least, is above it: so a load that swings around

@@ -105,7 +105,9 @@ class Load:
     """The readings of an observation. `status` is the policy's, "" where nothing is said there.
 
     `before` is each broker's pressure when it was looked at last, by default as the status has it:
-    so a load around its limit does not flicker. `watched` None = load or brokers are not known.
+    so a load around its limit does not flicker. A broker that the status has as over was over,
+    since the operator knows which way something is throttled. `watched` None = load or brokers are
+    not known.
     """
 
     def __init__(
@@ -130,7 +132,8 @@ class Load:
         }
         throttled = any(one.state in _BELOW_CONTRACT for one in level_words(status).values())
         ways = frozenset(Direction if throttled else ())
-        self.watched = watch(observation, self.flows, before or said, ways)
+        over = {broker: one for broker, one in said.items() if one is Pressure.OVER}
+        self.watched = watch(observation, self.flows, {**(before or said), **over}, ways)
 
     def client(self, key: RateKey) -> ClientNow:
         """A client without series sends nothing where brokers report others, else is unknown."""

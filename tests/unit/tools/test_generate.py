@@ -217,7 +217,7 @@ def test_no_values_are_no_rows() -> None:
 
 
 def test_the_page_is_short_enough_to_be_read() -> None:
-    assert len(text_of(CHART_README).replace("|", " ").split()) <= 2300
+    assert len(text_of(CHART_README).replace("|", " ").split()) <= 2200
 
 
 # --- the page of reasons --------------------------------------------------------------------------
