@@ -28,7 +28,7 @@ console-walk: setup ## Walk the console in a browser while the quick demo plays,
 	$(PYTHON) -m tools.console_walk
 
 .PHONY: console-picture
-console-picture: setup ## Take the README's picture of the console, while the example's evening plays in it
+console-picture: setup ## Make README's moving picture of the console, and its still, while the example's evening plays in it
 	$(PYTHON) -m tools.console_picture
 
 .PHONY: console-states
@@ -194,7 +194,7 @@ walk: setup ## Paste docs/kind.md line by line in an empty home directory: at mo
 	$(PYTHON) -m pytest e2e/walked_pages.py -s $(PYTEST)
 
 .PHONY: walk-tutorials
-walk-tutorials: setup ## Paste two tutorials line by line in an empty home directory, on real parts, and compare what they show (root, minutes)
+walk-tutorials: setup ## Paste three tutorials line by line in an empty home directory, on real parts, and compare what they show (root, minutes)
 	$(PYTHON) -m lab prepare
 	$(PYTHON) -m pytest tests/integration/commands/walked_tutorials.py -s $(PYTEST)
 

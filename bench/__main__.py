@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from bench.budgets import budget_figures
 from bench.command_line import doctor_figures, kraft_doctor_figures, start_figures
 from bench.console import console_figures
 from bench.control.core import decide_figures, measured_figures, metadata_figures
@@ -23,20 +24,16 @@ from bench.control.latency import (
     reaction,
     rest,
 )
-from bench.control.many_policies import many_policies
 from bench.control.ownership import deletion
 from bench.control.readings import reading_figures
-from bench.control.scenarios import scenario_figures
+from bench.control.scenarios import calendar_figures, scenario_figures
 from bench.control.world import world
 from bench.follower_reads import follower_read_figures
 from bench.limiter import limiter_figures
 from bench.queues import queue_figures
 from bench.replication.decide import replication_decide_figures
 from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
-from bench.replication.producing import producing_figures
 from bench.replication.recovery import FULL_BEHIND, recovery_figures
-from bench.replication.seed import SIZE as SEED_SIZE
-from bench.replication.seed import seed_figures
 from bench.results import Figure, Measured, Record, Records, page, quiet, with_note
 from bench.rollup.kills import kill_figures
 from bench.rollup.size import size_figures
@@ -46,11 +43,9 @@ from bench.rollup.speed import (
     growth_figures,
     ingest_figures,
 )
-from bench.throttling.episodes import EPISODES
+from bench.throttling.direct import direct_figures
 from bench.throttling.reaction import far_over_rarely_read, slightly_over
 from bench.throttling.strides import strides
-from lab.kafka import KafkaLab
-from lab.kraft import KraftLab
 from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
 
@@ -189,12 +184,14 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "deletion-1000": lambda: _deletion(1000),
         "deletion-5000": lambda: _deletion(5000),
         "two-owners": None,
-        "many-policies": many_policies,
+        "many-policies": None,
     },
     "Reads from followers": {"follower-reads": follower_read_figures},
+    "Budgets": {"budgets": budget_figures},
     "Throttling": {
         "throttle-reaction-1s": slightly_over,
         "throttle-reaction-15s": far_over_rarely_read,
+        "direct-readings": direct_figures,
         "quota-window-2": None,
         "quota-window-3": None,
         "quota-window-4": None,
@@ -205,7 +202,15 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "throttle-backlog": None,
         "throttle-strides": strides,
         "throttle-scenarios": scenario_figures,
-        **EPISODES,
+        "throttle-calendar": calendar_figures,
+        "episode-consume-1-ladder": None,
+        "episode-consume-1-drain": None,
+        "episode-consume-6-ladder": None,
+        "episode-consume-6-drain": None,
+        "episode-produce-1-ladder": None,
+        "episode-produce-1-drain": None,
+        "episode-produce-6-ladder": None,
+        "episode-produce-6-drain": None,
     },
     "Replication": {
         "replication-decide": replication_decide_figures,
@@ -213,10 +218,9 @@ SECTIONS: Mapping[str, Mapping[str, Part]] = {
         "replication-follow-quarter": lambda: follow_figures(FULL_NIC // 4, FULL_BYTES // 10),
         "replication-recovery": lambda: recovery_figures(FULL_NIC, FULL_BEHIND),
         "replication-recovery-quarter": lambda: recovery_figures(FULL_NIC // 4, FULL_BEHIND // 4),
-        "replication-producing": lambda: producing_figures(KafkaLab, "Kafka 3.9.2"),
-        "replication-producing-kraft": lambda: producing_figures(KraftLab, "Kafka 4.3.1"),
-        "replication-seed": seed_figures,
-        "replication-seed-quarter": lambda: seed_figures(SEED_SIZE // 4),
+        "replication-producing": None,
+        "replication-producing-kraft": None,
+        "replication-seed": None,
     },
     "On the command line": {
         "command-start": start_figures,

@@ -74,7 +74,7 @@ def large_measured(brokers: int, members: int, now: float, *, seed: int = 1) -> 
         for place in range(each):
             entity = Entity(f"member-{number}-{place}")
             for broker in chance.sample(range(1, brokers + 1), 6):
-                for way in Direction:
+                for way in Direction.COMBINED.parts:
                     rate = chance.paretovariate(1.3) * 0.2 * MB
                     clients[entity, broker, way] = ClientRate(now, rate, 0.0)
     nic = {
@@ -82,7 +82,7 @@ def large_measured(brokers: int, members: int, now: float, *, seed: int = 1) -> 
             NicSpan(now - 15.0 * back, 15.0, chance.uniform(20, 120) * MB) for back in (3, 2, 1, 0)
         )
         for broker in range(1, brokers + 1)
-        for way in Direction
+        for way in Direction.COMBINED.parts
     }
     return Measured(Readings(now, 15.0, nic, clients))
 
@@ -96,7 +96,7 @@ def large_past(brokers: int, now: float) -> Past:
                 (now - 60.0 * back, chance.uniform(0.2, 0.9)) for back in range(1440, 0, -1)
             ]
             for broker in range(1, brokers + 1)
-            for way in Direction
+            for way in Direction.COMBINED.parts
         },
         {
             Level(level): [(now - 30.0 * back, "Contract") for back in range(120, 0, -1)]

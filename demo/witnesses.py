@@ -27,14 +27,14 @@ from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Foretold, Throttles, T
 from demo.parts import NAMESPACE, POLICY
 from demo.script import BROKER, BROKERS, BUSINESSES
 from demo.words import MarkKind
-from lab.episodes import Operation
+from lab.episodes import nic_counter
 from lab.kafka import BrokerPlan, BrokersLab, KafkaLab
 from lab.process import repeated
 from lab.prometheus import PrometheusLab
 from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWatch, QuotaWrite, watched_quotas
 from lab.rates import ByteSeries, growth, steady_mean
 
-_NIC = Operation.CONSUME.nic_counter(BROKER)
+_NIC = nic_counter(BROKER)
 _JMX = f'kafka_broker_bytesout_total{{broker="{BROKER}",topic=""}}'
 _START_TIMEOUT_SECONDS = 15
 _TIMEOUT_SECONDS = 5

@@ -4,7 +4,7 @@ second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -89,6 +89,20 @@ def override(
         "QuotaOverride",
         name,
         {"policyRef": {"name": policy}, **decided, "expiresAt": ends, "reason": "a scenario"},
+    )
+
+
+def budget(name: str, fetch: int, *, tiers: Sequence[str], **spec: Any) -> Document:
+    """One fetch total of the members of these tiers; `spec` adds to it."""
+    return _object(
+        "BandwidthBudget",
+        name,
+        {
+            "policyRef": {"name": "orders"},
+            "total": {"fetch": str(fetch)},
+            "members": {"tiers": list(tiers)},
+            **spec,
+        },
     )
 
 

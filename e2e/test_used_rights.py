@@ -17,7 +17,12 @@ from lab.kubernetes.kind import KindLab
 # which kinds that hits is chance.
 _READ_BACK = {
     ("tidegate.io", kind, "get")
-    for kind in ("brokerbandwidthpolicies", "businesstiers", "quotaoverrides")
+    for kind in (
+        "brokerbandwidthpolicies",
+        "businesstiers",
+        "quotaoverrides",
+        "bandwidthbudgets",
+    )
 }
 # Read only for policies whose tiers may live in other namespaces.
 _FOR_OTHER_NAMESPACES = {("", "namespaces", "get")}

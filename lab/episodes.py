@@ -8,10 +8,9 @@ quotas, is up to the caller. Times are seconds since the epoch, rates bytes per 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
 from lab.errors import LabError
@@ -19,7 +18,7 @@ from lab.kafka import BrokersLab
 from lab.load import LoadClient, LoadPlan, RateStep
 from lab.process import Process
 from lab.prometheus import PrometheusLab
-from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWrite
+from lab.quota_watch import QuotaWrite
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, growth, steady_mean
 
 # shorter means of a NIC swing with the sawtooth of throttled clients
@@ -49,45 +48,22 @@ _CONSUMER = (
     # a quota unused.
     ("fetch.message.max.bytes", "524288"),
 )
-# Larger requests than Java's 16 kB, for the machine carries twenty producers beside the broker. But
-# when a mute ends, each connection is granted one request, and six of 128 kB would be an eighth of
-# what L3 has for a whole window.
-_PRODUCER = (("socket.timeout.ms", "300000"), ("linger.ms", "100"), ("batch.size", "50000"))
-# After this time they drop what they wanted to send: the way back is measured without a backlog.
-_PRODUCERS_QUEUE_SECONDS = 2
-_PRODUCED_MESSAGE_BYTES = 25_000
 
 
-class Operation(Enum):
-    """What the clients do, and therefore which direction of the NIC they fill."""
-
-    CONSUME = "consume"
-    PRODUCE = "produce"
-
-    @property
-    def quota_key(self) -> str:
-        """The quota as Kafka names it."""
-        return FETCH_KEY if self is Operation.CONSUME else PRODUCE_KEY
-
-    def nic_counter(self, broker: int) -> str:
-        """node_exporter's counter of that direction, for a broker in its own network namespace."""
-        way = "transmit" if self is Operation.CONSUME else "receive"
-        return f'node_network_{way}_bytes_total{{broker="{broker}",device="eth0"}}'
+def nic_counter(broker: int) -> str:
+    """node_exporter's counter of what a broker in its own network namespace sends."""
+    return f'node_network_transmit_bytes_total{{broker="{broker}",device="eth0"}}'
 
 
 @dataclass(frozen=True, slots=True)
 class Business:
-    """One Kafka user; `throttled` None = never throttled.
-
-    `wanted` is the sum over its connections; None = flat out.
-    """
+    """One Kafka user; `throttled` None = never throttled, `wanted` None = flat out."""
 
     level: str
     user: str
     wanted: int | None
     throttled: int | None
     contract: int
-    connections: int = 1
 
     @property
     def demand(self) -> int:
@@ -96,32 +72,24 @@ class Business:
 
 
 class Clients:
-    """Running clients, by business and connection. Bytes are payload, per whole second."""
+    """Running consumers, one for each business. Bytes are payload, per whole second."""
 
-    def __init__(self, clients: Mapping[Business, Sequence[LoadClient]]) -> None:
+    def __init__(self, clients: Mapping[Business, LoadClient]) -> None:
         self._clients = clients
 
-    def by_connection(self) -> dict[str, ByteSeries]:
-        """Client -> what it moved so far; a client is named by its level, user and connection."""
-        return {
-            client.plan.name: _moved_by([client])
-            for clients in self._clients.values()
-            for client in clients
-        }
-
     def by_user(self) -> dict[str, ByteSeries]:
-        """User -> what all its connections moved so far."""
-        return {business.user: _moved_by(clients) for business, clients in self._clients.items()}
+        """User -> what it moved so far."""
+        return {business.user: _moved_by([client]) for business, client in self._clients.items()}
 
     def together(self) -> ByteSeries:
         """What all of them moved so far."""
-        return _moved_by([client for clients in self._clients.values() for client in clients])
+        return _moved_by(self._clients.values())
 
     def newest(self, seconds: int) -> dict[str, tuple[float, ...]]:
-        """Level -> the rates of the last whole seconds of its first connection, newest last."""
+        """Level -> its rates of the last whole seconds, newest last."""
         return {
-            business.level: tuple(float(row.moved_bytes) for row in clients[0].rows()[-seconds:])
-            for business, clients in self._clients.items()
+            business.level: tuple(float(row.moved_bytes) for row in client.rows()[-seconds:])
+            for business, client in self._clients.items()
         }
 
 
@@ -153,7 +121,6 @@ def fill_topic(
 def running_clients(
     kafka: BrokersLab,
     businesses: Sequence[Business],
-    operation: Operation = Operation.CONSUME,
     *,
     topic: str,
     run: str,
@@ -161,74 +128,57 @@ def running_clients(
     catch_up_seconds: float = 2.0,
     l0_catch_up_seconds: float = 10.0,
 ) -> Iterator[Clients]:
-    """Run every connection of every business while the context is open.
+    """Run a consumer of the topic's partition 0 for every business while the context is open.
 
-    They come up within 8 s, without a burst. Consumers read the topic's partition 0, producers
-    write to partition 1, which no one reads. `run` makes the names of files unique, `prefix` begins
+    They come up within 8 s, without a burst. `run` makes the names of files unique, `prefix` begins
     the client-ids. What a client did not get while the machine was busy elsewhere it gets later, up
     to so many seconds' worth of it; L0, which is never throttled, has more patience.
     """
+    directory = kafka.run.path / "load"
     with ExitStack() as stack:
-        clients: dict[Business, list[LoadClient]] = {}
+        clients = {}
         for business in businesses:
             patience = (
                 catch_up_seconds
                 if business.throttled is not None
                 else max(catch_up_seconds, l0_catch_up_seconds)
             )
-            plans = [
-                _plan(
-                    kafka,
-                    business,
-                    operation,
-                    topic=topic,
-                    run=f"{run}-{number}",
-                    prefix=prefix,
-                    catch_up_seconds=patience,
-                )
-                for number in range(business.connections)
-            ]
-            directory = kafka.run.path / "load"
-            clients[business] = [
-                stack.enter_context(LoadClient(plan, directory, namespace=kafka.client_namespace))
-                for plan in plans
-            ]
+            plan = _plan(
+                kafka, business, topic=topic, run=run, prefix=prefix, catch_up_seconds=patience
+            )
+            clients[business] = stack.enter_context(
+                LoadClient(plan, directory, namespace=kafka.client_namespace)
+            )
         yield Clients(clients)
 
 
 def _plan(
     kafka: BrokersLab,
     business: Business,
-    operation: Operation,
     *,
     topic: str,
     run: str,
     prefix: str,
     catch_up_seconds: float,
 ) -> LoadPlan:
-    demand = business.demand // business.connections
-    consumes = operation is Operation.CONSUME
+    demand = business.demand
     # A sixth of a second of what it wants is read ahead: what a client is sent in a second is then
     # what it wanted in it.
     read_ahead = min(_MOST_READ_AHEAD_KILOBYTES, max(_LEAST_READ_AHEAD_KILOBYTES, demand // 6000))
-    queue = demand * _PRODUCERS_QUEUE_SECONDS // 1000
     return LoadPlan(
         name=f"{business.level}-{business.user}-{run}",
-        mode="consume" if consumes else "produce",
+        mode="consume",
         bootstrap_servers=kafka.sasl_bootstrap_servers,
         topic=topic,
-        partitions=(0,) if consumes else (1,),
+        partitions=(0,),
         duration_seconds=_LONGEST_RUN_SECONDS,
         max_bytes=demand * _LONGEST_RUN_SECONDS,
         user=business.user,
         password=kafka.password(business.user),
         client_id=f"{prefix}-{business.user}",
-        steps=_ramp(None if business.wanted is None else demand),
+        steps=_ramp(business.wanted),
         catch_up_seconds=catch_up_seconds,
-        message_bytes=_PRODUCED_MESSAGE_BYTES,
-        settings=(*_CONSUMER, ("queued.max.messages.kbytes", str(read_ahead)))
-        if consumes
-        else (*_PRODUCER, ("queue.buffering.max.kbytes", str(queue))),
+        settings=(*_CONSUMER, ("queued.max.messages.kbytes", str(read_ahead))),
     )
 
 
@@ -238,7 +188,7 @@ def _ramp(wanted: int | None) -> tuple[RateStep, ...]:
     return RateStep(0, wanted // 4), RateStep(4, wanted // 2), RateStep(8, wanted)
 
 
-def _moved_by(clients: Sequence[LoadClient]) -> ByteSeries:
+def _moved_by(clients: Iterable[LoadClient]) -> ByteSeries:
     moved: Counter[int] = Counter()
     for client in clients:
         moved.update({row.unix_seconds + 1: row.moved_bytes for row in client.rows()})
@@ -249,13 +199,12 @@ def nic_bytes(
     kafka: BrokersLab,
     prometheus: PrometheusLab,
     clients: Clients,
-    operation: Operation,
     broker: int,
     *,
     start_seconds: float,
     end_seconds: float,
 ) -> ByteSeries:
-    """What the broker's NIC moved, second by second, as Prometheus scraped it.
+    """What the broker's NIC sent, second by second, as Prometheus scraped it.
 
     Without root no broker has a NIC of its own; then it is what all clients moved: there are no
     others.
@@ -263,7 +212,7 @@ def nic_bytes(
     if kafka.network is None:
         return clients.together()
     answer = prometheus.query_range(
-        operation.nic_counter(broker), start_seconds, end_unix_seconds=end_seconds, step_seconds=1
+        nic_counter(broker), start_seconds, end_unix_seconds=end_seconds, step_seconds=1
     )
     return ByteSeries(growth(answer[0]["values"]) if answer else ())
 
@@ -311,8 +260,7 @@ def is_quiet(writes: Sequence[QuotaWrite], *, since: float) -> bool:
 class Episode:
     """What one episode left: limit lowered, tiers measured at rest, limit raised, all returned.
 
-    `moved` is by user, `connections` by client name, `nic` is the broker's. Levels are named L0 to
-    L3; each has one business.
+    `moved` is by user, `nic` is the broker's. Levels are named L0 to L3; each has one business.
     """
 
     limit: float
@@ -325,7 +273,6 @@ class Episode:
     moved: Mapping[str, ByteSeries]
     nic: ByteSeries
     writes: Sequence[QuotaWrite]
-    connections: Mapping[str, ByteSeries] = field(default_factory=dict)
 
     def business_of(self, level: str) -> Business:
         """The business of that level; StopIteration for a level that takes no part."""
@@ -386,8 +333,7 @@ class Episode:
     def silences(self, level: str) -> list[tuple[float, int]]:
         """Every run of whole seconds in which the level moved nothing: its begin and its length.
 
-        They count from the first write to the end. That is what a step may cause: when a mute is
-        over, Kafka serves the user again, whichever of its connections asks first.
+        They count from the first write to the end: that is what a step may cause.
         """
         first = self.first_write_seconds()
         if first is None:
@@ -403,19 +349,6 @@ class Episode:
     def longest_silence(self, level: str) -> int:
         """The longest of them, in seconds; 0 when there was none."""
         return max((seconds for _, seconds in self.silences(level)), default=0)
-
-    def longest_of_connections(self, level: str, begin_seconds: float, end_seconds: float) -> int:
-        """The longest silence of any single connection of the level in that span, in whole seconds.
-
-        Its siblings may have taken what the user had.
-        """
-        seconds = int(end_seconds) - int(begin_seconds)
-        rates = (
-            series.per_second(int(begin_seconds), seconds)
-            for name, series in self.connections.items()
-            if name.startswith(level)
-        )
-        return max(length for each in rates for _, length in [(0, 0), *runs_of_nothing(each)])
 
     def seconds_until_within(self) -> float | None:
         """Seconds from the first write until the NIC's 24-second mean is within the limit + 5 %.

@@ -245,7 +245,6 @@ class LoadPlan:
     client_id: str = "load"
     steps: tuple[RateStep, ...] = (RateStep(0, None),)
     catch_up_seconds: float = 2.0
-    message_bytes: int = 10_000
     settings: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> str:

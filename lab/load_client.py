@@ -21,6 +21,7 @@ _LONGEST_NAP_SECONDS = 0.05  # rows are due every second, and a stop should not 
 _MESSAGES_PER_POLL = 200
 # a producer's own buffer: about 4 MB, so that a mute is felt at once and not after a long drain
 _QUEUED_MESSAGES = 400
+_MESSAGE_BYTES = 10_000
 
 
 class LoadRun:
@@ -80,8 +81,8 @@ def produce(plan: LoadPlan, meter: Meter) -> None:
     }
     producer = Producer({**_client_settings(plan, meter), **defaults, **dict(plan.settings)})
     _refuse_foreign_brokers(producer)
-    payload, turn, run = os.urandom(plan.message_bytes), 0, LoadRun(plan, meter)
-    delivered = _delivery_report(meter, plan.message_bytes)
+    payload, turn, run = os.urandom(_MESSAGE_BYTES), 0, LoadRun(plan, meter)
+    delivered = _delivery_report(meter)
     while run.goes_on() and (run.has_bytes_left() or len(producer)):
         nap_seconds = run.nap_seconds() if run.has_bytes_left() else _LONGEST_NAP_SECONDS
         if nap_seconds:
@@ -98,7 +99,7 @@ def produce(plan: LoadPlan, meter: Meter) -> None:
             producer.poll(_LONGEST_NAP_SECONDS)
             continue
         turn += 1
-        run.offered(plan.message_bytes)
+        run.offered(_MESSAGE_BYTES)
         producer.poll(0)
     # Where time ended the run, what is still queued was never acknowledged: it is dropped, not
     # counted.
@@ -153,10 +154,10 @@ def _client_settings(plan: LoadPlan, meter: Meter) -> dict[str, Any]:
     }
 
 
-def _delivery_report(meter: Meter, message_bytes: int) -> Callable[[Any, Any], None]:
+def _delivery_report(meter: Meter) -> Callable[[Any, Any], None]:
     def report(error: Any, message: Any) -> None:
         if error is None:
-            meter.moved(message.partition(), message_bytes)
+            meter.moved(message.partition(), _MESSAGE_BYTES)
         else:
             meter.failed()
 

@@ -222,19 +222,27 @@ _QUOTA_PLUGIN = "io.strimzi:kafka-quotas-plugin:0.3.1"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
+_TIERED_STORAGE = f"org.apache.kafka:kafka-storage:{KAFKA_4}:jar:test"  # there is none of 4.4.0
+
+
 def with_quota_plugin() -> Path:
     """`chosen_kraft` with Strimzi's quota plugin, a class that replaces Kafka's quotas."""
-    version = chosen_kraft()
+    return _with(chosen_kraft(), "quota-plugin", _QUOTA_PLUGIN)
 
+
+def with_tiered_storage() -> Path:
+    """Kafka 4.3.1 with its own tests' LocalTieredStorage: a remote store in a directory."""
+    return _with(KAFKA_4, "tiered-storage", _TIERED_STORAGE)
+
+
+def _with(version: str, name: str, artifact: str) -> Path:
     def build(content: Path) -> None:
-        _copy(_QUOTA_PLUGIN, content)
+        _copy(artifact, content)
         for jar in kafka_jars(version).glob("*.jar"):
             (content / jar.name).symlink_to(jar)
 
     return cache.entry(
-        f"kafka-jars-{version}-quota-plugin",
-        [_pom(version).read_bytes(), _QUOTA_PLUGIN],
-        build=build,
+        f"kafka-jars-{version}-{name}", [_pom(version).read_bytes(), artifact], build=build
     )
 
 

@@ -1,10 +1,8 @@
 """A proxy between a client and a real server, whose answers a test delays or drops."""
 
 import contextlib
-import queue
 import socket
 import threading
-import time
 from typing import Self
 
 _PIECE_BYTES = 65536
@@ -14,21 +12,16 @@ class Proxy:
     """Pass bytes on to (host, port) and back, each connection by itself, on `port` of `host`.
 
     `port` 0 = a free one.
-
-    Each byte of an answer arrives `late_seconds` after the server sent it, as over a long line: a
-    stream of many small pieces is late by that once, and loses no throughput.
     """
 
     def __init__(
         self,
         target: tuple[str, int],
         *,
-        late_seconds: float = 0.0,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
         self._target = target
-        self._late_seconds = late_seconds
         self._listener = socket.create_server((host, port))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -55,26 +48,10 @@ class Proxy:
                 threading.Thread(target=self._answers, args=(outer, inner), daemon=True).start()
 
     def _answers(self, source: socket.socket, sink: socket.socket) -> None:
-        underway: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-
-        def deliver() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    arrives_at, piece = underway.get()
-                    time.sleep(max(0.0, arrives_at - time.monotonic()))
-                    if not piece or not self.lets_answer_pass():
-                        break
-                    sink.sendall(piece)
-            _hang_up(source, sink)
-
-        threading.Thread(target=deliver, daemon=True).start()
-        piece = b"-"
-        while piece:
-            try:
-                piece = source.recv(_PIECE_BYTES)
-            except OSError:
-                piece = b""
-            underway.put((time.monotonic() + self._late_seconds, piece))
+        with contextlib.suppress(OSError):
+            while (piece := source.recv(_PIECE_BYTES)) and self.lets_answer_pass():
+                sink.sendall(piece)
+        _hang_up(source, sink)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

@@ -54,11 +54,11 @@ class TokenServer:
         """The token endpoint."""
         return f"https://127.0.0.1:{self._port}/token"
 
-    def broker_settings(self, listener: str = "sasl") -> dict[str, str]:
-        """A listener's settings for Kafka's own validator of these tokens."""
-        mechanism = f"listener.name.{listener}.oauthbearer"
+    def broker_settings(self) -> dict[str, str]:
+        """The settings of listener `sasl` for Kafka's own validator of these tokens."""
+        mechanism = "listener.name.sasl.oauthbearer"
         return {
-            f"listener.name.{listener}.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.sasl.sasl.enabled.mechanisms": "OAUTHBEARER",
             f"{mechanism}.sasl.jaas.config": _MODULE,
             f"{mechanism}.sasl.server.callback.handler.class": _HANDLER,
             "sasl.oauthbearer.jwks.endpoint.url": self._keys.as_uri(),

@@ -19,7 +19,7 @@ from playwright.sync_api import Error, Page, expect, sync_playwright
 
 from lab.browser import chromium
 from lab.errors import LabError
-from lab.process import Process, start, wait_until
+from lab.process import Process, patience, start, wait_until
 
 OUT: Final = Path("out") / "console-walk"
 _ADDRESS: Final = re.compile(r"in a browser: (http://\S+)")
@@ -118,7 +118,7 @@ def look_at_every_page(page: Page, out: Path, *, limit: str, throttled: Sequence
     page.get_by_label("Egress limit of every broker").fill(limit)
     page.get_by_role("button", name="Play ten minutes").click()
     answer = page.locator(".answer")
-    expect(answer).to_contain_text("enough", timeout=60_000)
+    expect(answer).to_contain_text("enough", timeout=patience(60) * 1000)
     for level in throttled:
         expect(answer).to_contain_text(f"{level} is throttled by")
     _keep(page, "what-if", out)

@@ -435,8 +435,9 @@ def crd_yaml(kind: Kind) -> str:
 
 def generated_files() -> Mapping[Path, str]:
     """Every generated file, relative to the checkout, with its text."""
-    crds = {Path("crds") / f"{GROUP}_{kind.plural}.yaml": crd_yaml(kind) for kind in KINDS}
-    templates = {Path(chart_path(kind)): chart_template(crd_yaml(kind)) for kind in KINDS}
+    texts = {kind: crd_yaml(kind) for kind in KINDS}
+    crds = {Path("crds") / f"{GROUP}_{kind.plural}.yaml": text for kind, text in texts.items()}
+    templates = {Path(chart_path(kind)): chart_template(text) for kind, text in texts.items()}
     return {**crds, **templates, Path("docs/resources.md"): reference_page(KINDS)}
 
 

@@ -190,6 +190,7 @@ def measured_figures() -> list[Figure]:
     calm = _with_readings(applied(world, decision.writes), load=0.7)
     figures = [_processor_figure("calm", calm, memory)]
     memory = decide(calm, memory)[1]
+    figures.append(_budgets_figure(calm))
     hot = frozenset(range(0, _BROKERS, 10))
     over = _with_readings(replace(calm, now_seconds=calm.now_seconds + 15), load=0.7, hot=hot)
     figures.append(_processor_figure("the first cut", over, memory))
@@ -205,6 +206,68 @@ def measured_figures() -> list[Figure]:
         over = applied(over, decision.writes, seconds=wait_seconds)
     over = _with_readings(replace(over, now_seconds=over.now_seconds + 30), load=1.05, sends=0.6)
     return [*figures, _processor_figure("everybody on the way", over, memory)]
+
+
+# 500 of the members share 40 budgets of four floors: 27 with members, 9 and 3 above these, and one
+
+_SHARING, _FLOORS, _MOST_GROWTH = 500, (1, 3, 9, 27), 1.10
+_GROWTH_ROUNDS = 9
+
+
+def budgets() -> tuple[model.Budget, ...]:
+    """All 40, none of which has room for what its members want."""
+    names = [
+        f"bench/{floor}-{place}" for floor, count in enumerate(_FLOORS) for place in range(count)
+    ]
+    keys, mb = (model.QuotaKey.CONSUMER_BYTE_RATE, model.QuotaKey.PRODUCER_BYTE_RATE), 1_000_000
+    return tuple(
+        model.Budget(
+            name,
+            dict.fromkeys(keys, 9_000 * mb // _FLOORS[int(name[6])]),
+            labels=frozenset({("team", name)}) if name.startswith("bench/3") else frozenset(),
+            parent=None if number == 0 else names[(number - 1) // 3],
+        )
+        for number, name in enumerate(names)
+    )
+
+
+def _budgets_figure(calm: model.Observation) -> Figure:
+    """How much budgets add, both cases in turns, so that both have the same of a busy machine."""
+    members = [member for tier in calm.tiers or () for member in tier.members][:_SHARING]
+    leaf_of = {one.name: n % _FLOORS[-1] for n, one in enumerate(members)}
+
+    def shared(member: model.Member) -> model.Member:
+        leaf = leaf_of.get(member.name)
+        return member if leaf is None else replace(member, labels=(("team", f"bench/3-{leaf}"),))
+
+    tiers = tuple(
+        replace(tier, members=tuple(map(shared, tier.members))) for tier in calm.tiers or ()
+    )
+    cases = [_settled(replace(calm, tiers=tiers, budgets=each)) for each in ((), budgets())]
+    spent: list[list[float]] = [[], []]
+    for _ in range(_GROWTH_ROUNDS):
+        for (world, memory), milliseconds in zip(cases, spent, strict=True):
+            start = time.process_time()
+            decide(world, memory)
+            milliseconds.append((time.process_time() - start) * 1000)
+    without, with_budgets = (min(each) for each in spent)
+    name = (
+        f"decide() with {sum(_FLOORS)} budgets of {_SHARING} members on {len(_FLOORS)} floors, "
+        f"times that without, {_ENTITIES} entities: processor time, best of {_GROWTH_ROUNDS} each"
+    )
+    note = f"{with_budgets:.1f} ms beside {without:.1f} ms"
+    return Figure(name, with_budgets / without, "times", _MOST_GROWTH, note)
+
+
+def _settled(world: model.Observation) -> tuple[model.Observation, Memory]:
+    """The world in which all is written, with the memory of the pass before."""
+    memory = Memory()
+    for _ in range(3):
+        decision, memory = decide(world, memory)
+        written = {write.entity for write in decision.writes}
+        memory = settle(memory, decision, written, now_seconds=world.now_seconds)
+        world = _with_readings(applied(world, decision.writes, seconds=60.0), load=0.7, sends=0.2)
+    return world, decide(world, memory)[1]
 
 
 def _processor_figure(case: str, world: model.Observation, memory: Memory) -> Figure:
@@ -255,7 +318,7 @@ def _with_readings(
             for ago in reversed(range(_SPANS))
         )
         for broker in range(_BROKERS)
-        for way in model.Direction
+        for way in model.KEY_OF
     }
     clients: dict[tuple[model.Entity, int, model.Direction], model.ClientRate] = {}
     for member in [member for tier in world.tiers or () for member in tier.members]:

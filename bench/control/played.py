@@ -36,7 +36,7 @@ class Scenario:
 
     `floors` are bytes/s for each partition by level. `blind` has (from, to, brokers) without NIC
     series; `resets` (second, broker) where its counters restart. `has_rates` is whether brokers
-    report their clients.
+    report their clients. `calendar` is the policy's; second 0 is a Thursday, 00:00 UTC.
     """
 
     build: Callable[[int], Blueprint]
@@ -45,11 +45,16 @@ class Scenario:
     blind: Sequence[tuple[int, int, frozenset[int]]] = ()
     resets: Sequence[tuple[int, int]] = ()
     has_rates: bool = True
+    calendar: Sequence[model.CalendarEntry] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one play came to. `backlog_bytes` is the mean of what waits, by level L0 to L3."""
+    """What one play came to, by level L0 to L3 where there are four.
+
+    `backlog_bytes` is the mean of what waits, `below_seconds` how long members were below their
+    contracts.
+    """
 
     over_seconds: int
     over_bytes: float
@@ -57,6 +62,7 @@ class Outcome:
     backlog_bytes: tuple[float, ...]
     writes: int
     seconds: int
+    below_seconds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,8 @@ class _Operator:
     plant: Plant
     blueprint: Blueprint
     tiers: tuple[model.Tier, ...]
+    calendar: tuple[model.CalendarEntry, ...] = ()
+    below: frozenset[model.Level] = frozenset()
     memory: Memory = field(default_factory=Memory)
     stored: dict[QuotaEntity, model.StoredQuota] = field(default_factory=dict)
     due: float | None = None
@@ -171,6 +179,7 @@ class _Operator:
         decision, memory = decide(seen, self.memory)
         for write in decision.writes:
             self._write(write)
+        self.below = frozenset(one.level for one in decision.levels if one.below_contract)
         self.memory = settle(
             memory, decision, [one.entity for one in decision.writes], now_seconds=now_seconds
         )
@@ -197,7 +206,13 @@ class _Operator:
         egress, ingress = self.blueprint.limits(self.plant.now)
         capacity = round(self.blueprint.capacity)
         limit = model.BrokerLimit(round(egress), round(ingress), capacity, capacity)
-        return model.Policy("bench/main", "uid", limits=model.BrokerLimits(limit), measured=True)
+        return model.Policy(
+            "bench/main",
+            "uid",
+            limits=model.BrokerLimits(limit),
+            measured=True,
+            calendar=self.calendar,
+        )
 
     def _topology(self, now_seconds: float) -> model.Topology:
         topics = {
@@ -236,9 +251,10 @@ def play(scenario: Scenario, seed: int, scrape_seconds: int) -> Outcome:
     blueprint = scenario.build(seed)
     plant = Plant(blueprint, seed)
     prometheus = _Prometheus(plant, scenario, scrape_seconds, seed + 7)
-    operator = _Operator(plant, blueprint, _tiers(plant.entities, scenario.floors))
+    tiers = _tiers(plant.entities, scenario.floors)
+    operator = _Operator(plant, blueprint, tiers, tuple(scenario.calendar))
     readings = prometheus.readings()
-    moved, limits, waiting = [], [], []
+    moved, limits, waiting, below = [], [], [], []
     levels = np.array([plant.entities[place].level for place in plant.owners])
     for second in range(scenario.seconds):
         plant.step()
@@ -251,6 +267,7 @@ def play(scenario: Scenario, seed: int, scrape_seconds: int) -> Outcome:
         moved.append((plant.egress, plant.ingress))
         limits.append(blueprint.limits(plant.now))
         by_stream = plant.backlog.sum(1)
+        below.append([level in operator.below for level in model.Level])
         waiting.append([by_stream[levels == level].sum() for level in range(4)])
     over = _over(np.array(moved), np.array(limits))
     return Outcome(
@@ -260,6 +277,7 @@ def play(scenario: Scenario, seed: int, scrape_seconds: int) -> Outcome:
         tuple(float(one) for one in np.array(waiting).mean(0)),
         operator.writes,
         scenario.seconds,
+        tuple(int(one) for one in np.array(below).sum(0)),
     )
 
 

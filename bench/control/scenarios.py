@@ -6,7 +6,7 @@ controller before it took strides (ADR 0040), on the same clusters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import Final
 
@@ -15,6 +15,8 @@ import numpy as np
 from bench.control.plant import Blueprint, BrokerDeath, Consumer, Partition, Producer
 from bench.control.played import Outcome, Scenario, play
 from bench.results import Figure
+from tidegate_logic.model import CalendarEntry, Level
+from tidegate_logic.recurrence import Recurrence
 
 SEEDS: Final = (1, 2, 3)
 SCRAPE_SECONDS: Final = 5
@@ -307,6 +309,41 @@ def scenario_figures() -> list[Figure]:
     }
     sums = Sums.of([one for plays in outcomes.values() for one in plays])
     return [*compared(sums), *(_part(name, plays) for name, plays in outcomes.items())]
+
+
+def _declared(begin: int, end: int, shares: Mapping[Level, float]) -> tuple[CalendarEntry, ...]:
+    """From one minute to another of every day."""
+    return (CalendarEntry(Recurrence(frozenset(range(7)), begin, end), shares),)
+
+
+# Without L3 the wave stays below the limit; the bursts do not, so they are declared for L2, too.
+DECLARED: Final = {
+    "burst": (_declared(5, 36, {Level.L2: 0.15, Level.L3: 0.02}), 40.0),
+    "wave": (_declared(1, 60, {Level.L3: 0.2}), 30.0),
+}
+
+
+def calendar_figures() -> list[Figure]:
+    """The bursts and the wave as people declare them: what is left over the limit, and who pays."""
+    figures = []
+    for name, (calendar, bound_seconds) in DECLARED.items():
+        scenario = replace(SCENARIOS[name], calendar=calendar)
+        plays = [play(scenario, seed, SCRAPE_SECONDS) for seed in SEEDS]
+        named = {level for entry in calendar for level in entry.shares}
+        others = sum(
+            seconds
+            for one in plays
+            for level, seconds in zip(Level, one.below_seconds, strict=True)
+            if level not in named
+        )
+        what = f"{name} with a calendar for {' and '.join(sorted(named))}"
+        over = [one.over_seconds for one in plays]
+        note = f"{Sums.of(plays).over_gb:.3g} GB over in all {len(plays)}"
+        figures += [
+            Figure(f"{what}: over a limit, longest", max(over), "s", bound_seconds, note),
+            Figure(f"{what}: another level below its contracts", others, "s", 0),
+        ]
+    return figures
 
 
 def compared(sums: Sums, of: Sums = BEFORE) -> list[Figure]:

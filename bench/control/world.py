@@ -197,22 +197,12 @@ def _use(kafka: KraftLab) -> None:
 
 
 @contextmanager
-def world(
-    brokers: int = 3,
-    *,
-    users: Sequence[str] = (),
-    namespaces: bool = False,
-    log: Path | None = None,
-) -> Iterator[World]:
-    """Everything running: an empty namespace, a topic of three partitions, an idle operator.
-
-    `users` can log in; with `namespaces` (needs root) every broker has a NIC of its own; `log`
-    keeps the operator's log.
-    """
+def world(brokers: int = 3) -> Iterator[World]:
+    """Everything running: an empty namespace, a topic of three partitions, an idle operator."""
     with ExitStack() as stack:
-        kafka = stack.enter_context(KafkaLab(brokers=brokers, users=users, namespaces=namespaces))
+        kafka = stack.enter_context(KafkaLab(brokers=brokers))
         kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]] if brokers == 3 else [[1], [1], [1]])
-        on = stack.enter_context(operator_beside(kafka, log))
+        on = stack.enter_context(operator_beside(kafka))
         zookeeper = KazooClient(kafka.zookeeper_connect)
         zookeeper.start()
         stack.callback(zookeeper.close)

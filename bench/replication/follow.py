@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.control.world import POLICY, OnKubernetes, metrics_of, operator_beside, resource
+from bench.control.world import POLICY, metrics_of, operator_beside, resource
 from bench.replication import parts
 from bench.results import Figure
 from lab.episodes import Business, Clients, fill_topic, running_clients
@@ -96,7 +96,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
             )
         )
         time.sleep(10)
-        move = _Move(kafka, view, on, clients, nic, log.with_name("seconds.csv"))
+        move = _Move(kafka, view, clients, nic, log.with_name("seconds.csv"))
         policy = parts.replication_policy(
             kafka,
             POLICY,
@@ -114,7 +114,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
             on, [(parts.POLICIES, policy), ("businesstiers", tier_of(checkout, _READ))]
         ):
             time.sleep(10)
-            follow = move.play(None, with_status=True)
+            follow = move.play(None, by_tidegate=True)
         unthrottled = move.play(None)
         usual = move.play(nic // 10)
     return [
@@ -142,12 +142,11 @@ class _Move:
 
     kafka: BrokersLab
     view: parts.Replication
-    on: OnKubernetes
     clients: Clients
     nic: int
     seconds: Path
 
-    def play(self, throttle: int | None, *, with_status: bool = False) -> _Run:
+    def play(self, throttle: int | None, *, by_tidegate: bool = False) -> _Run:
         nic = parts.NicCounter(self.kafka, 1)
         rates: dict[int, str] = {}
 
@@ -162,13 +161,12 @@ class _Move:
         played = parts.play(
             self.view,
             lambda: self._reassign([1, 2, 3], throttle),
+            look,
             longest_seconds=3600,
-            on=self.on if with_status else None,
-            policy_name=POLICY,
-            each_second=look,
+            awaits_throttle=by_tidegate,
         )
         nic.read()
-        left = self.view.left_after(15.0) if with_status else 0
+        left = self.view.left_after(15.0) if by_tidegate else 0
         time.sleep(3)  # the clients' last rows
         l0 = self.clients.by_user()["checkout"]
         before = l0.mean(begin, _BEFORE_SECONDS)

@@ -11,14 +11,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kubernetes.client import ApiException
 
 from bench.control.world import OnKubernetes, is_true, policy
 from lab.errors import LabError
 from lab.kafka import BrokersLab, KafkaLab
-from lab.kraft import KraftLab
 from lab.process import wait_until
 from lab.rates import ByteSeries, Sample
 from tidegate.errors import TidegateError
@@ -28,20 +27,16 @@ from tidegate_logic.replication.moves import moves_of
 from tidegate_logic.replication.throttles import LEADER_RATE, broker_resource
 
 MB = 1_000_000
-KIB, MIB = 1024, 1024 * 1024
+MIB = 1024 * 1024
 POLICIES = "brokerbandwidthpolicies"
 # the logs of moves are larger than those of tests, and none may be deleted meanwhile
 SERVER = {"log.retention.bytes": "-1", "log.segment.bytes": str(256 * MIB)}
 
 
 @contextmanager
-def brokers_with_nics(
-    nic_bytes_per_second: int,
-    users: Sequence[str] = (),
-    lab: type[KafkaLab] | type[KraftLab] = KafkaLab,
-) -> Iterator[BrokersLab]:
-    """Three brokers whose NICs send no faster than this; `lab` says of which Kafka."""
-    with lab(brokers=3, namespaces=True, users=users, server_properties=SERVER) as kafka:
+def brokers_with_nics(nic_bytes_per_second: int, users: Sequence[str] = ()) -> Iterator[BrokersLab]:
+    """Three brokers whose NICs send no faster than this."""
+    with KafkaLab(brokers=3, namespaces=True, users=users, server_properties=SERVER) as kafka:
         for broker in kafka.brokers:
             if broker.plan.namespace is not None:
                 kafka.bridge.limit_egress(broker.plan.namespace, nic_bytes_per_second)
@@ -85,38 +80,19 @@ def declared(on: OnKubernetes, objects: Sequence[tuple[str, dict[str, Any]]]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
-    """What the status said at that moment: so many seconds until the end."""
-
-    at_seconds: float
-    seconds: float
-    bytes_left: int
-
-
-@dataclass(frozen=True, slots=True)
 class Played:
-    """A move from the request to its end, and what the status foretold meanwhile.
+    """A move from the request to its end.
 
-    `seen_after_seconds` is from the request to the first throttle; None = there was none.
+    `seen_after_seconds` is from the request to the first throttle; None = none was awaited.
     """
 
     began_seconds: float
     ended_seconds: float
-    foretold: tuple[Foretold, ...] = ()
-    seen_after_seconds: float | None = None
+    seen_after_seconds: float | None
 
     @property
     def seconds(self) -> float:
         return self.ended_seconds - self.began_seconds
-
-    def worst_estimate_percent(self, from_progress: float, total_bytes: int) -> float | None:
-        """By how much the worst estimate was off, of the whole time, from this progress on."""
-        off = [
-            abs(one.at_seconds + one.seconds - self.ended_seconds) * 100 / self.seconds
-            for one in self.foretold
-            if one.bytes_left <= (1 - from_progress) * total_bytes
-        ]
-        return max(off, default=None)
 
 
 class Replication:
@@ -175,37 +151,24 @@ class Replication:
 def play(
     replication: Replication,
     begin: Callable[[], object],
+    each_second: Callable[[], object],
     *,
     longest_seconds: float,
-    on: OnKubernetes | None = None,
-    policy_name: str = "",
-    each_second: Callable[[], object] = lambda: None,
+    awaits_throttle: bool,
 ) -> Played:
-    """Begin a move and wait for its end; the status of that policy is read every second."""
+    """Begin a move and wait for its end."""
     begin()
-    began, foretold, seen = time.time(), dict[tuple[float, int], Foretold](), None
+    began, seen = time.time(), None
     while replication.is_moving():
         now = time.time()
         if now - began > longest_seconds:
             raise LabError(f"The move has not ended after {longest_seconds:g} s.")
-        if on is not None:
-            moving = _moving(on, policy_name)
-            if seen is None and replication.throttles():
-                seen = now - began
-            if moving.get("etaSeconds") is not None and moving.get("bytesLeft") is not None:
-                known = (float(moving["etaSeconds"]), int(moving["bytesLeft"]))
-                foretold.setdefault(known, Foretold(now, *known))
+        awaits_now = awaits_throttle and seen is None
+        if awaits_now and replication.throttles():
+            seen = now - began
         each_second()
-        time.sleep(0.2 if seen is None and on is not None else 1.0)
-    return Played(began, time.time(), tuple(foretold.values()), seen)
-
-
-def _moving(on: OnKubernetes, policy_name: str) -> Mapping[str, Any]:
-    try:
-        status = on.read(POLICIES, policy_name).get("status") or {}
-    except ApiException:
-        return {}
-    return cast(Mapping[str, Any], (status.get("replication") or {}).get("moving") or {})
+        time.sleep(0.2 if awaits_now else 1.0)
+    return Played(began, time.time(), seen)
 
 
 class NicCounter:

@@ -219,14 +219,14 @@ class MadeDirection:
 
 
 def made_direction(
-    windows: Windows, clients: int, number: int, *, scrape_ms: int = 15_000, offset_ms: int = 0
+    windows: Windows, clients: int, number: int, *, offset_ms: int = 0
 ) -> MadeDirection:
     """One direction of one broker.
 
     With `offset_ms` 0 a scrape falls onto each edge, so that even single windows are exact.
     """
     times = np.arange(
-        windows.start_ms - 90_000 + offset_ms, windows.end_ms + 90_001, scrape_ms, dtype=np.int64
+        windows.start_ms - 90_000 + offset_ms, windows.end_ms + 90_001, SCRAPE_MS, dtype=np.int64
     )
     names = tuple((f"user-{each:05d}", f"app-{each % 7}") for each in range(clients))
     per_second = _LARGEST_BYTES_PER_SECOND / (1 + np.arange(clients)) ** 0.5

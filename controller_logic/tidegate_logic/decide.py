@@ -9,9 +9,9 @@ The order of a pass:
                    contracts/recommend
     2. hold        anything missing or a person's pause: report what is known, write nothing
                    holds_of
-    3. target      contracts with overrides, on the leaders, and Kafka's default entities; no fetch
-                   quota where a share group reads
-                   contracts/overrides, share_groups, desired
+    3. target      contracts with overrides and within budgets, on the leaders, and Kafka's default
+                   entities; no fetch quota where a share group reads
+                   contracts/overrides, budgets, share_groups, desired
     4. throttle    which rates load holds below their contracts, how far each may go now
                    throttle/throttle_pass
     5. steps       per key: equal, raise at once, lower in safe steps, restore, leave alone
@@ -35,12 +35,14 @@ from dataclasses import replace
 
 from tidegate_logic.contracts.adaptive import adaptations, measured_reads
 from tidegate_logic.contracts.allowed import admit
+from tidegate_logic.contracts.budgets import apply_budgets
 from tidegate_logic.contracts.desired import (
     Desired,
     MemberReport,
     MemberState,
     desired,
     metering,
+    standing_of,
 )
 from tidegate_logic.contracts.fetch_spread import Reads
 from tidegate_logic.contracts.leader_scaling import Leaders
@@ -83,8 +85,10 @@ from tidegate_logic.quotas.strimzi import forgotten, leave_to_strimzi, with_caus
 from tidegate_logic.readings import Flows, flows_of
 from tidegate_logic.reasons import Reason
 from tidegate_logic.reports import Circumstances, level_reports, report
+from tidegate_logic.throttle.calendar import level_calendars
 from tidegate_logic.throttle.decision import ThrottleDecision
 from tidegate_logic.throttle.nic_status import watch
+from tidegate_logic.throttle.schedules import limits_now
 from tidegate_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
 from tidegate_logic.words import counted
 
@@ -93,6 +97,7 @@ _OVERLAPPING = MemberState.OVERLAPPING
 _NOT_NEEDED_TO_RESTORE = frozenset(
     {
         Reason.BROKERS_UNREACHABLE,
+        Reason.BUDGETS_UNREAD,
         Reason.TOPOLOGY_INCOMPLETE,
         Reason.LIST_INCOMPLETE,
         Reason.TOPIC_NOT_FOUND,
@@ -102,22 +107,43 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Decide what to write, report and remember; the module's docstring has the order of steps."""
+    limits = limits_now(observation.policy, observation.tiers or (), observation.now_seconds)
+    if limits is not None:
+        observation = replace(observation, policy=observation.policy.with_limits(limits.limits))
     admission = leave_to_strimzi(admit(observation.policy, observation.tiers), observation.strimzi)
     observation, restored = _apart(replace(observation, tiers=admission.tiers))
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
-    protection = protect(replace(observation, tiers=overridden.tiers), memory.share_uses)
-    memory = replace(memory, share_uses=protection.uses)
     stale_after_seconds = observation.policy.stale_after_seconds
     flows = flows_of(
         observation.readings,
         now_seconds=observation.now_seconds,
         stale_after_seconds=stale_after_seconds,
     )
-    decision, memory = _decide(
-        replace(observation, tiers=protection.tiers), flows, restored, memory
+    observation, leaders = replace(observation, tiers=overridden.tiers), _leaders(observation)
+    budgeted = apply_budgets(
+        observation,
+        leaders,
+        flows,
+        memory.budgets,
+        charged=_spent(observation, memory) if observation.budgets else 0,
     )
+    protection = protect(replace(observation, tiers=budgeted.tiers), memory.share_uses)
+    memory = replace(memory, share_uses=protection.uses, budgets=budgeted.memory)
+    decision, memory = _decide(
+        replace(observation, tiers=protection.tiers), leaders, flows, restored, memory
+    )
+    if calendar := observation.policy.calendar:
+        entries = level_calendars(calendar, observation.now_seconds)
+        decision = replace(decision, calendar=entries)
+    if limits is not None:
+        decision = replace(decision, limits=limits)
+        if limits.due_seconds is not None:
+            due = limits.due_seconds - observation.now_seconds
+            before = decision.next_pass_in_seconds
+            due = due if before is None else min(due, before)
+            decision = replace(decision, next_pass_in_seconds=due)
     throttle = decision.throttle or ThrottleDecision()
     watched = watch(observation, flows, memory.pressures, throttle.throttled, throttle.judged)
     levels, causes = level_reports(decision, memory.causes, now_seconds=observation.now_seconds)
@@ -132,6 +158,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         watched=watched,
         levels=levels,
         advice=advised.advice,
+        budgets=budgeted.reports,
     )
     if watched is None:
         return decision, memory
@@ -154,19 +181,23 @@ def _advised(observation: Observation, memory: Memory) -> Recommendations:
     if observation.usage is None or observation.tiers is None or observation.policy.deleting:
         return Recommendations(observation.tiers)
     policy = observation.policy
+    limits = policy.usual_limits  # a contract does not change with the time of day
     basis = AdviceBasis(
-        observation.usage, observation.tiers, policy.advice, policy.limits, observation.topology
+        observation.usage, observation.tiers, policy.advice, limits, observation.topology
     )
     return advise(basis, memory.advised)
 
 
 def _decide(
-    observation: Observation, flows: Flows, restored: Restored, memory: Memory
+    observation: Observation,
+    leaders: Leaders | None,
+    flows: Flows,
+    restored: Restored,
+    memory: Memory,
 ) -> tuple[Decision, Memory]:
     holds, memory = holds_of(observation, memory)
     if holds:  # a member that is absent may have been there meanwhile: its grace begins again
         memory = replace(memory, removals=replace(memory.removals, unwanted={}))
-    leaders = _leaders(observation)
     reads = Reads.of_topology(leaders)
     memory = replace(
         memory,
@@ -177,7 +208,7 @@ def _decide(
             observation, leaders, flows, memory.measured, reads=reads, held=bool(holds)
         ),
     )
-    wanted = _wanted(observation, leaders, reads, memory)
+    wanted, memory = _wanted(observation, leaders, reads, memory)
     if observation.policy.deleting and (
         observation.policy.paused or observation.policy.mode is Mode.OBSERVE
     ):
@@ -251,20 +282,26 @@ def _leaders(observation: Observation) -> Leaders | None:
 
 def _wanted(
     observation: Observation, leaders: Leaders | None, reads: Reads | None, memory: Memory
-) -> Desired:
-    metered = metering(observation)
-    wanted = desired(
-        metered.policy,
-        observation.tiers or (),
-        leaders,
-        adaptations=memory.adaptations,
-        reads=reads,
-        measured=memory.measured,
-    )
+) -> tuple[Desired, Memory]:
+    metered, tiers = metering(observation), observation.tiers or ()
+    if memory.adaptations or memory.measured:
+        standing = None
+        wanted = desired(
+            metered.policy,
+            tiers,
+            leaders,
+            adaptations=memory.adaptations,
+            reads=reads,
+            measured=memory.measured,
+        )
+    else:
+        standing = standing_of(metered.policy, tiers, leaders, reads, memory.standing)
+        wanted = standing.wanted
+    memory = replace(memory, standing=standing)
     notes = tuple(_rack_notes(wanted, reads)) if reads is not None else ()
     if metered.note is not None:
         notes = (metered.note, *notes)
-    return replace(wanted, notes=notes) if notes else wanted
+    return replace(wanted, notes=notes) if notes else wanted, memory
 
 
 def _rack_notes(wanted: Desired, reads: Reads) -> Iterator[Note]:
@@ -356,6 +393,15 @@ def _charged(
     )
 
 
+def _spent(observation: Observation, memory: Memory) -> int:
+    """How many writes the write budget's period has paid for, as far as that is remembered."""
+    period_seconds = observation.policy.write_budget_period_seconds
+    charged = budget.unexpired(
+        memory.charged, period_seconds=period_seconds, now_seconds=observation.now_seconds
+    )
+    return sum(count for _, count in charged)
+
+
 def _contended(
     observation: Observation, wanted: Desired, memory: Memory
 ) -> tuple[Memory, Mapping[Entity, Contention]]:
@@ -390,27 +436,17 @@ def _planned(
         observation.quotas or {},
         observation.now_seconds,
     )
-    if policy.deleting:
-        plan = deletion_plan(
-            ours,
-            quotas,
-            policy=policy,
-            inherited=inherited,
-            before=before,
-            now_seconds=now_seconds,
-            sent=sent,
-        )
-    else:
-        plan = make_plan(
-            wanted,
-            ours,
-            quotas,
-            policy=policy,
-            inherited=inherited,
-            before=before,
-            now_seconds=now_seconds,
-            sent=sent,
-        )
+    planned = deletion_plan if policy.deleting else make_plan
+    plan = planned(
+        wanted,
+        ours,
+        quotas,
+        policy=policy,
+        inherited=inherited,
+        before=before,
+        now_seconds=now_seconds,
+        sent=sent,
+    )
     return as_stored(plan, before.restored)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidegate_logic.contracts.adaptive import Adaptations
-from tidegate_logic.contracts.desired import MemberReport
+from tidegate_logic.contracts.budgets import BudgetMemory, BudgetReport
+from tidegate_logic.contracts.desired import MemberReport, Standing
 from tidegate_logic.contracts.overrides import Overridden
 from tidegate_logic.contracts.recommend import Recommendations
 from tidegate_logic.contracts.share_groups import ShareUse
@@ -16,9 +17,11 @@ from tidegate_logic.model import Advice, Entity, Hold, Level, Note, QuotaWrite
 from tidegate_logic.quotas.budget import RemovalMemory, WritePace
 from tidegate_logic.quotas.contention import Contention, Repairs
 from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.calendar import LevelCalendar
 from tidegate_logic.throttle.decision import ThrottleDecision
 from tidegate_logic.throttle.input import ThrottleMemory
 from tidegate_logic.throttle.nic_status import NicKey, Pressure, Watched
+from tidegate_logic.throttle.schedules import LimitsNow
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,9 @@ class Memory:
     throttle and to the spread of its writes, `adaptations` to scaling method Adaptive, `measured`
     to reads from followers. `advised` is what was recommended last, `resync` the value of the
     annotation that was acted on; None = none was seen yet, and there is nothing to forget.
-    `share_uses` are the members that share groups read with, and those they did until lately.
+    `share_uses` are the members that share groups use, and those they did until lately.
+    `budgets` is what BandwidthBudgets allow.
+    `standing` saves making again what follows from contracts and leaders alone.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
@@ -67,6 +72,8 @@ class Memory:
     advised: Recommendations | None = None
     resync: str | None = None
     share_uses: Mapping[Entity, ShareUse] = field(default_factory=dict)
+    budgets: BudgetMemory = field(default_factory=BudgetMemory)
+    standing: Standing | None = field(default=None, repr=False, compare=False)
 
 
 class LevelState(StrEnum):
@@ -84,6 +91,7 @@ class LevelReport:
 
     `because` says which broker's load began the throttling, and at what time; `now` what these
     brokers carry now, or when that was known last. Empty = not throttled, or not remembered.
+    `by_calendar` = the calendar alone keeps them below their contracts.
     """
 
     level: Level
@@ -93,6 +101,7 @@ class LevelReport:
     now: str = ""
     members: int = 0
     below_contract: int = 0
+    by_calendar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,9 @@ class Decision:
     load made of every rate, None = the policy measures none, or the pass is held. `levels` is what
     each level with members is; none while the pass is held. `advice` is what usage says of members'
     contracts, by tier and member. `leaving` are entities with a quota that no contract names any
-    more, and when it is restored (epoch seconds), unless one does again.
+    more, and when it is restored (epoch seconds), unless one does again. `calendar` is what is in
+    force for each level that the policy's calendar names, and what comes next; `limits` what the
+    schedules of brokers' limits say, None = there are none.
     """
 
     writes: tuple[QuotaWrite, ...] = ()
@@ -133,3 +144,6 @@ class Decision:
     advice: Mapping[tuple[str, str], tuple[Advice, ...]] = field(default_factory=dict)
     resynced: str = ""
     leaving: Mapping[Entity, float] = field(default_factory=dict)
+    calendar: tuple[LevelCalendar, ...] = ()
+    limits: LimitsNow | None = None
+    budgets: Mapping[str, BudgetReport] = field(default_factory=dict)

@@ -8,13 +8,15 @@ remembers is in `decision.py`.
 What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import NamedTuple, Self
 
 from tidegate_logic.reasons import NewerReason, Reason
+from tidegate_logic.recurrence import Recurrence, Window
 from tidegate_logic.value import value
 
 
@@ -47,7 +49,7 @@ class Entity(_EntityParts):
     __slots__ = ()
 
     def __new__(cls, user: EntityPart = None, client_id: EntityPart = None) -> Self:
-        """Make one. Raises ValueError where nothing is named, or by an empty name."""
+        """Make one. Raises ValueError if nothing is named, or by an empty name."""
         if user is None and client_id is None:
             raise ValueError("an entity needs a user, a client id, or both")
         if user == "" or client_id == "":
@@ -125,7 +127,7 @@ class ScalingMethod(StrEnum):
 
 
 class ShareGroupRule(StrEnum):
-    """What a share group that reads with a member means for its fetch quota.
+    """What a share group that uses a member means for its fetch quota.
 
     Protect: there is none. Throttle: it stays, and no lowering mutes for long beside the group's
     record lock.
@@ -160,12 +162,21 @@ class RateForm(StrEnum):
 
 
 class Direction(StrEnum):
-    """Which way bytes go through a broker's NIC; consumers fill egress, producers ingress."""
+    """Which way bytes go through a broker's NIC; consumers fill egress, producers ingress.
+
+    COMBINED is both as one, for NICs that are metered so; no client's rate is of it.
+    """
 
     __hash__ = str.__hash__
 
     EGRESS = "egress"
     INGRESS = "ingress"
+    COMBINED = "combined"
+
+    @property
+    def parts(self) -> "tuple[Direction, ...]":
+        """The directions of client rates that fill it."""
+        return tuple(KEY_OF) if self is Direction.COMBINED else (self,)
 
 
 RateKey = tuple[Entity, Direction]
@@ -217,6 +228,31 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
+class Exporter:
+    """Where Prometheus reads a broker's NIC: the label `instance`, and the newest scrape.
+
+    `counters` are bytes by interface, those that count as the NIC.
+    """
+
+    instance: str
+    at_seconds: float
+    counters: Mapping[Direction, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectReading:
+    """What was read from a broker's own exporter since then; spans are oldest first."""
+
+    since_seconds: float
+    by_direction: Mapping[Direction, tuple[NicSpan, ...]] = field(default_factory=dict)
+
+    def spans(self, direction: Direction) -> tuple[NicSpan, ...]:
+        """The spans of a NIC; combined ones as far as both directions were read."""
+        read = [self.by_direction.get(part, ()) for part in direction.parts]
+        return read[0] if len(read) == 1 else _sums(*read)
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """Everything measured that one pass knows. What is absent is unknown, never zero.
 
@@ -224,9 +260,12 @@ class Readings:
     `clients` holds the newest rate of each entity on each broker. `scrape_seconds` is how often a
     new sample is to be expected; `problems` name what is missing and why. `interfaces` are those
     that `nic` adds up, by name, for people; a broker is absent where its source has no interfaces.
+    `exporters` are the brokers' own, where they are asked for; `direct` is what those said since.
+    `background` is what brokers count of tiered storage, where that is asked for.
 
-    `by_sender`, `totals` (bytes/s) and `clients_read_seconds`, the oldest and the newest of them,
-    follow from `clients`. They are made once here, because many passes look at the same readings.
+    `by_sender`, `busiest`, `totals` (bytes/s) and `clients_read_seconds`, the oldest and the newest
+    of them, follow from `clients`. They are made once here, because many passes look at the same
+    readings.
     """
 
     read_at_seconds: float
@@ -235,18 +274,63 @@ class Readings:
     clients: Mapping[tuple[Entity, int, Direction], ClientRate] = field(default_factory=dict)
     problems: tuple[ReadingProblem, ...] = ()
     interfaces: Mapping[int, tuple[Interface, ...]] = field(default_factory=dict)
+    exporters: Mapping[int, Exporter] = field(default_factory=dict)
+    direct: Mapping[int, DirectReading] = field(default_factory=dict)
+    background: "BackgroundSpans" = field(default_factory=dict)
     by_sender: Mapping[RateKey, Mapping[int, ClientRate]] = field(
         init=False, repr=False, compare=False
     )
+    busiest: Mapping[RateKey, ClientRate] = field(init=False, repr=False, compare=False)
     totals: Mapping[tuple[int, Direction], float] = field(init=False, repr=False, compare=False)
     clients_read_seconds: tuple[float, float] = field(init=False, repr=False, compare=False)
+
+    def spans(self, broker: int, direction: Direction) -> tuple[NicSpan, ...]:
+        """The spans of a NIC; combined ones as far as both directions were read."""
+        read = [self.nic.get((broker, part), ()) for part in direction.parts]
+        return read[0] if len(read) == 1 else _sums(*read)
 
     def __post_init__(self) -> None:
         by_sender, totals = by_sender_and_broker(self.clients)
         times = [rate.at_seconds for rate in self.clients.values()] or [self.read_at_seconds]
         object.__setattr__(self, "by_sender", by_sender)
+        object.__setattr__(self, "busiest", busiest_of(by_sender))
         object.__setattr__(self, "totals", totals)
         object.__setattr__(self, "clients_read_seconds", (min(times), max(times)))
+
+    def with_direct(
+        self, direct: Mapping[int, DirectReading], problems: tuple[ReadingProblem, ...]
+    ) -> Self:
+        """The same with these direct readings, and further problems.
+
+        Clients are not added up again: there may be a million, and this happens every few seconds.
+        """
+        more = copy(self)
+        object.__setattr__(more, "direct", direct)
+        object.__setattr__(more, "problems", (*self.problems, *problems))
+        return more
+
+
+def _sums(spans: tuple[NicSpan, ...], others: tuple[NicSpan, ...]) -> tuple[NicSpan, ...]:
+    """Each span with what the others carried in it; left out where they do not cover it."""
+    found = []
+    for one in spans:
+        begin_seconds, covered, carried = one.at_seconds - one.seconds, 0.0, 0.0
+        for other in others:
+            seconds = min(one.at_seconds, other.at_seconds) - max(
+                begin_seconds, other.at_seconds - other.seconds
+            )
+            if seconds > 0:
+                covered += seconds
+                carried += seconds * other.bytes_per_second
+        if covered >= one.seconds - _COVERS_SECONDS and covered > 0:
+            # an absurd part must not hide in a sum that is not
+            absurd = one.bytes_per_second < 0 or carried < 0
+            rate = nan if absurd else one.bytes_per_second + carried / covered
+            found.append(NicSpan(one.at_seconds, one.seconds, rate))
+    return tuple(found)
+
+
+_COVERS_SECONDS = 0.001  # clocks' rounding
 
 
 def by_sender_and_broker(
@@ -266,11 +350,35 @@ def by_sender_and_broker(
     return by_sender, totals
 
 
+def busiest_of(
+    by_sender: Mapping[RateKey, Mapping[int, ClientRate]],
+) -> Mapping[RateKey, ClientRate]:
+    """The newest time, the highest rate and the longest throttle time of each, on any broker."""
+    return {key: _busiest(flows.values()) for key, flows in by_sender.items() if flows}
+
+
+def _busiest(flows: Collection[ClientRate]) -> ClientRate:
+    throttled = [flow.throttle_milliseconds for flow in flows if flow.throttle_milliseconds]
+    return ClientRate(
+        max([flow.at_seconds for flow in flows]),
+        max([flow.bytes_per_second for flow in flows]),
+        max([milliseconds for milliseconds in throttled if milliseconds > 0], default=None),
+    )
+
+
 # The one translation between fetch and produce, quota keys, and directions of a NIC.
 BYTE_RATE_OF = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE_RATE}
 KEY_OF = {Direction.EGRESS: BYTE_RATE_OF["fetch"], Direction.INGRESS: BYTE_RATE_OF["produce"]}
 DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
 BYTE_RATE_KEYS = frozenset(DIRECTION_OF)
+
+
+class BackgroundKind(StrEnum):
+    """Bytes that brokers move for themselves, apart from replication; Kafka has a rate for each."""
+
+    REMOTE_COPY = "RemoteCopy"
+    REMOTE_FETCH = "RemoteFetch"
+    LOG_DIRS = "LogDirs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +395,8 @@ class ReplicationBeside:
 
 
 ReplicationOnNics = Mapping[tuple[int, Direction], ReplicationBeside]
+# by broker and kind, oldest first
+BackgroundSpans = Mapping[tuple[int, BackgroundKind], tuple[NicSpan, ...]]
 
 
 # What people declare of the brokers' NICs: limits above which tiers are throttled, and speeds.
@@ -294,18 +404,41 @@ ReplicationOnNics = Mapping[tuple[int, Direction], ReplicationBeside]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimit:
-    """A broker's limits and its NIC's own speed, in bytes/s. None = no limit; speed not known."""
+    """A broker's limits and its NIC's own speed, in bytes/s. None = no limit; speed not known.
+
+    One with a limit on both directions combined has none on a single one.
+    """
 
     egress: int | None = None
     ingress: int | None = None
     egress_capacity: int | None = None
     ingress_capacity: int | None = None
+    combined: int | None = None
+    combined_capacity: int | None = None
 
     def limit(self, direction: Direction) -> int | None:
+        if direction is Direction.COMBINED:
+            return self.combined
         return self.egress if direction is Direction.EGRESS else self.ingress
 
+    def limit_of_rates(self, direction: Direction) -> int | None:
+        """The limit that client rates of this direction count against."""
+        return self.limit(direction) if self.combined is None else self.combined
+
     def capacity(self, direction: Direction) -> int | None:
-        return self.egress_capacity if direction is Direction.EGRESS else self.ingress_capacity
+        """The speed of the NIC; what both directions share bounds each of them."""
+        own = {
+            Direction.EGRESS: self.egress_capacity,
+            Direction.INGRESS: self.ingress_capacity,
+        }.get(direction)
+        return self.combined_capacity if own is None else own
+
+
+def metered(limits: Iterable[BrokerLimit]) -> tuple[Direction, ...]:
+    """How the NICs of brokers with these limits are judged: each direction, or both as one."""
+    if any(one.combined is not None for one in limits):
+        return (Direction.COMBINED,)
+    return tuple(KEY_OF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +522,12 @@ MAX_BYTE_RATE = 2**53 - 1
 STALE_AFTER_SECONDS = 45.0  # three scrapes of the usual 15 s
 _MEASURED_STEP_DISTANCE = (30, 11)  # seconds between safe steps, for a window of so many seconds
 MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
+_JAVA_BUFFER_BYTES = 32 * 1024 * 1024  # buffer.memory of the Java producer
+_JAVA_DELIVERY_SECONDS = 120  # delivery.timeout.ms
+# below these, clients break: 0.28 MB/s, or a full buffer expires ...
+PRODUCER_FLOOR_BYTES_PER_SECOND = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)
+# ... and a fetch of a partition's usual 1 MiB in about a second
+CONSUMER_FLOOR_BYTES_PER_SECOND = 1_000_000
 
 
 # --- what is declared ---
@@ -398,8 +537,8 @@ MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.
 class Contract:
     """What a member is promised: byte rates in one form, and two per-broker quotas.
 
-    None = not managed. `override_only_keys` are the byte rates that only an override gives: they
-    end with it. A contract that `is_empty` limits nothing.
+    None = not managed. `override_only_keys` are the byte rates that only an override or a budget
+    gives: they end with it. A contract that `is_empty` limits nothing.
     """
 
     form: RateForm
@@ -437,7 +576,7 @@ class Member:
     """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract = unlimited.
 
     `override` is the key of the override that is laid over the contract, None = none; an `exempt`
-    member is never throttled. `labels` are for bills, and no decision uses them. `racks` are where
+    member is never throttled. `labels` are for bills and for budgets. `racks` are where
     its consumers are (their client.rack); empty = not declared.
     `share_group_names` are those that its clients use, as far as that is declared: names, or
     prefixes ending in `*`. A pass fills in what follows from share groups that run now:
@@ -505,8 +644,9 @@ class Override:
     """One QuotaOverride, for one `entity` or a whole `level`. `key` is namespace/name.
 
     It either sets `rates` (byte rates only, one of them at least) or, without them, exempts from
-    throttling. It lasts until `expires_at_seconds`. Overrides are given to the core oldest first
-    (of two equals that one wins).
+    throttling. It lasts from `starts_at_seconds` until `expires_at_seconds`; with a `recurrence`,
+    only at its times in between. Overrides are given to the core oldest first (of two equals that
+    one wins).
     """
 
     key: str
@@ -515,6 +655,8 @@ class Override:
     entity: Entity | None = None
     level: Level | None = None
     rates: Contract | None = None
+    starts_at_seconds: float = 0.0
+    recurrence: Recurrence | None = None
 
     @property
     def exempt(self) -> bool:
@@ -530,12 +672,53 @@ class Override:
         """Whether it says what this byte rate is."""
         return self.rates is not None and self.rates.gives(key)
 
+    def window(self, now_seconds: float) -> Window | None:
+        """The time of it that the moment is in, or the next one; None = it is over."""
+        begin_seconds, end_seconds = self.starts_at_seconds, self.expires_at_seconds
+        if self.recurrence is not None and now_seconds < end_seconds:
+            stretch = self.recurrence.stretch(max(now_seconds, begin_seconds))
+            begin_seconds = max(begin_seconds, stretch.begin_seconds)
+            end_seconds = min(end_seconds, stretch.end_seconds)
+        is_over = now_seconds >= end_seconds or begin_seconds >= end_seconds
+        return None if is_over else Window(begin_seconds, end_seconds)
+
     def lasts(self, now_seconds: float) -> bool:
-        return now_seconds < self.expires_at_seconds
+        window = self.window(now_seconds)
+        return window is not None and window.has(now_seconds)
+
+    def until_seconds(self, now_seconds: float) -> float:
+        """When it ends: while it lasts, this time of it; else for good."""
+        window = self.window(now_seconds)
+        is_known = window is not None and window.has(now_seconds)
+        return window.end_seconds if window and is_known else self.expires_at_seconds
 
     def names(self, tier: Tier, member: Member) -> bool:
         """Whether it is for this member: user and client id exactly, or the level of its tier."""
         return tier.level is self.level or member.entity == self.entity
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One BandwidthBudget: what its members may have together. `key` is namespace/name.
+
+    `totals` are in bytes/s of the whole cluster, for the byte rates that it limits. Its members are
+    those of `tiers` (namespace/name), and those with all of `labels`; neither = only the budgets
+    whose `parent` (namespace/name) it is. Each member has at least `minimum_percent` of the total
+    while it uses that; `weight` counts beside the other budgets of the parent. Budgets are given to
+    the core oldest first (of two for one member that one wins).
+    """
+
+    key: str
+    totals: Mapping[QuotaKey, int]
+    tiers: frozenset[str] = frozenset()
+    labels: frozenset[tuple[str, str]] = frozenset()
+    parent: str | None = None
+    minimum_percent: int = 5
+    weight: int = 1
+
+    def names(self, tier: Tier, member: Member) -> bool:
+        """Whether the member is in it."""
+        return tier.key in self.tiers or bool(self.labels and self.labels.issubset(member.labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,10 +734,34 @@ class AllowedEntities:
 
 
 @dataclass(frozen=True, slots=True)
+class CalendarEntry:
+    """A time that comes back, and the share of their contracts that levels may use then.
+
+    A share is above 0 and below 1. Where entries overlap, the lower one counts. L0 has none.
+    """
+
+    recurrence: Recurrence
+    shares: Mapping[Level, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSchedule:
+    """Limits that count at times that come back, with what it does not set filled in.
+
+    `is_ready_before` = quotas are lowered for it in advance; else from its first moment on.
+    """
+
+    recurrence: Recurrence
+    limits: BrokerLimits
+    is_ready_before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One BrokerBandwidthPolicy, with every unset field already at its documented default.
 
-    `paused_by` names what pauses it, such as `spec.suspend`; empty where nothing does.
+    `paused_by` names what pauses it, such as `spec.suspend`; empty where nothing does. `limits`
+    are those in force; where `schedules` have changed them, `usual` has those of other times.
     """
 
     key: str
@@ -574,6 +781,8 @@ class Policy:
     resync: str = ""  # the value of the annotation that asks to compare everything again, once
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
+    schedules: tuple[LimitSchedule, ...] = ()
+    usual: BrokerLimits | None = None
     # whether it names metrics: without them nothing is throttled, and nothing stays throttled
     measured: bool = False
     stale_after_seconds: float = STALE_AFTER_SECONDS
@@ -583,10 +792,29 @@ class Policy:
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
     speed: Speed = Speed.LADDER
+    calendar: tuple[CalendarEntry, ...] = ()
     metering_enabled: bool = False
     advice: AdviceTerms = field(default_factory=AdviceTerms)
     # what tiers may name; None = every entity
     allowed: tuple[AllowedEntities, ...] | None = None
+
+    @property
+    def usual_limits(self) -> BrokerLimits:
+        """The limits at times of no schedule."""
+        return self.limits if self.usual is None else self.usual
+
+    def with_limits(self, limits: BrokerLimits) -> "Policy":
+        """The policy while these limits are in force."""
+        return replace(self, limits=limits, usual=self.usual_limits)
+
+    def limits_at(self, schedule: int | None) -> BrokerLimits:
+        """Those of a schedule, by its index; None = at times of no schedule."""
+        return self.usual_limits if schedule is None else self.schedules[schedule].limits
+
+    @property
+    def limits_of_all_times(self) -> tuple[BrokerLimits, ...]:
+        """The limits at times of no schedule, and those of each schedule."""
+        return (self.usual_limits, *(one.limits for one in self.schedules))
 
     @property
     def paused(self) -> bool:
@@ -769,7 +997,7 @@ class Observation:
     words. `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
     `quotas` has an entry for every entity that a tier or a default names and for every entity in
     the ledger (an absent znode is an entry with version None); an entity that it lacks is unknown,
-    not unlimited. `client_quotas_exist` says whether anybody has set a byte rate for a client id
+    not unlimited. `client_quotas_exist` says whether anyone has set a byte rate for a client id
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     `frozen` are entities left out of `quotas` on purpose, each with the reason and why. `strimzi`
     None = the cluster is not known as one of Strimzi's. `replication` is what the last pass found
@@ -791,6 +1019,7 @@ class Observation:
     strimzi: StrimziUsers | None = None
     replication: ReplicationOnNics = field(default_factory=dict)
     share_groups: tuple[ShareGroup, ...] | None = ()
+    budgets: tuple[Budget, ...] = ()
 
 
 # --- what is written ---

@@ -9,6 +9,7 @@ from tidegate_logic.model import (
     Direction,
     RateKey,
     Readings,
+    busiest_of,
     by_sender_and_broker,
 )
 
@@ -22,11 +23,12 @@ class Flows:
     """Usable client rates by entity and direction, and all senders' sum by broker, in bytes/s.
 
     A broker that is not in `totals` reports nothing of its clients: that is not the same as clients
-    that send nothing.
+    that send nothing. `busiest` has the highest of each sender's rates; see `Readings`.
     """
 
     by_key: Mapping[RateKey, Mapping[int, ClientRate]] = field(default_factory=dict)
     totals: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    busiest: Mapping[RateKey, ClientRate] = field(default_factory=dict)
 
     def of(self, key: RateKey) -> Mapping[int, ClientRate]:
         return self.by_key.get(key, {})
@@ -35,7 +37,7 @@ class Flows:
         return (broker, direction) in self.totals
 
     def total(self, broker: int, direction: Direction) -> float:
-        return self.totals.get((broker, direction), 0.0)
+        return sum([self.totals.get((broker, part), 0.0) for part in direction.parts])
 
 
 def is_throttled(flow: ClientRate) -> bool:
@@ -50,12 +52,6 @@ def is_limited(flow: ClientRate, cap: int) -> bool:
     return flow.bytes_per_second >= BINDING * cap or is_throttled(flow)
 
 
-def any_limited(flows: Mapping[int, ClientRate], cap: int) -> bool:
-    """Whether the cap binds on any of these brokers."""
-    near = BINDING * cap
-    return any(flow.bytes_per_second >= near or is_throttled(flow) for flow in flows.values())
-
-
 def flows_of(readings: Readings | None, *, now_seconds: float, stale_after_seconds: float) -> Flows:
     """The rates in bytes/s that are finite, at least 0 and fresh. A pass works them out once."""
     if readings is None:
@@ -65,6 +61,7 @@ def flows_of(readings: Readings | None, *, now_seconds: float, stale_after_secon
         return abs(now_seconds - at_seconds) <= stale_after_seconds
 
     if all(is_fresh(at) for at in readings.clients_read_seconds):
-        return Flows(readings.by_sender, readings.totals)
+        return Flows(readings.by_sender, readings.totals, readings.busiest)
     fresh = {sender: rate for sender, rate in readings.clients.items() if is_fresh(rate.at_seconds)}
-    return Flows(*by_sender_and_broker(fresh))
+    by_sender, totals = by_sender_and_broker(fresh)
+    return Flows(by_sender, totals, busiest_of(by_sender))

@@ -49,6 +49,10 @@ class Reason(StrEnum):
         "LeadersMoved",
         "Partition leaders moved, so the contract needs a different quota per broker.",
     )
+    RACKS_CHANGED = (
+        "RacksChanged",
+        "The racks of a member were edited, so other brokers serve its reads.",
+    )
     ADAPTED = (
         "Adapted",
         "Scaling method Adaptive: measured rates call for a different quota between Mean and Max.",
@@ -91,6 +95,13 @@ class Reason(StrEnum):
             "adds to its load."
         ),
     )
+    CALENDAR = (
+        "Calendar",
+        (
+            "The quota is below the contract, because the policy's calendar lets the level use "
+            "less now, or soon; no broker has to be over its limit for that."
+        ),
+    )
     RELAXING = (
         "Relaxing",
         "The brokers are within their limits again; the quota is raised into measured headroom.",
@@ -102,9 +113,13 @@ class Reason(StrEnum):
         "Overridden",
         "A QuotaOverride is in force for the member, which is not throttled while it lasts.",
     )
+    OVERRIDE_SCHEDULED = (
+        "OverrideScheduled",
+        "The override is not in force now; its message says when it begins.",
+    )
     OVERRIDE_EXPIRED = (
         "OverrideExpired",
-        "The override has ended and changes nothing any more; you can delete it.",
+        "The override has ended and no longer has any effect; you can delete it.",
     )
     OVERRULED = (
         "Overruled",
@@ -222,7 +237,7 @@ class Reason(StrEnum):
         "LedgerLost",
         (
             "The ledger that the policy's status remembers is gone, or a part of it; nothing is "
-            "written until a person answers with `tidegate ledger rebuild` or `tidegate ledger "
+            "written until someone answers with `tidegate ledger rebuild` or `tidegate ledger "
             "accept`."
         ),
     )
@@ -239,7 +254,7 @@ class Reason(StrEnum):
     )
     LEDGER_REBUILT = (
         "LedgerRebuilt",
-        "A person answered for a lost ledger, and there is one again.",
+        "Someone answered for a lost ledger, and the policy has a ledger again.",
     )
     CLUSTER_ALREADY_MANAGED = (
         "ClusterAlreadyManaged",
@@ -273,6 +288,42 @@ class Reason(StrEnum):
             "More quotas would be restored within a quarter of an hour than the policy allows "
             "without confirmation."
         ),
+    )
+    BUDGET_DIVIDED = (
+        "BudgetDivided",
+        "A BandwidthBudget is divided among its members by what they were measured to use.",
+    )
+    BUDGET_UNMEASURED = (
+        "BudgetUnmeasured",
+        (
+            "What the members of a BandwidthBudget use is not known, so what each of them may have "
+            "stays as it is."
+        ),
+    )
+    BUDGET_WAITS = (
+        "BudgetWaits",
+        (
+            "A BandwidthBudget is not divided again before the write budget is half free; what "
+            "each member may have stays as it is."
+        ),
+    )
+    BUDGET_PARENT_UNFIT = (
+        "BudgetParentUnfit",
+        (
+            "A BandwidthBudget names a parent that does not exist in its policy, or is its own "
+            "parent; only its own total limits its members."
+        ),
+    )
+    BUDGETS_UNREAD = (
+        "BudgetsUnread",
+        (
+            "Kubernetes does not list the BandwidthBudgets, and the policy has some, so every "
+            "quota stays as it is until it does."
+        ),
+    )
+    BUDGETS_GONE = (
+        "BudgetsGone",
+        "The policy has no BandwidthBudget any more: contracts apply again.",
     )
     WRITE_BUDGET_SPENT = (
         "WriteBudgetSpent",
@@ -310,7 +361,7 @@ class Reason(StrEnum):
     )
     REPLICATION_RELEASED = (
         "ReplicationReleased",
-        "No replica is being filled any more; Tidegate's lists and rates are removed.",
+        "No more replicas are being filled; Tidegate's lists and rates are removed.",
     )
     REASSIGNMENT_STALLS = (
         "ReassignmentStalls",
@@ -342,6 +393,43 @@ class Reason(StrEnum):
         "ReplicationIncomplete",
         "A replication throttle could not be set or removed; it is retried.",
     )
+    BACKGROUND_IDLE = (
+        "BackgroundIdle",
+        "No broker has background traffic to throttle, and Tidegate sets no rate for it.",
+    )
+    BACKGROUND_THROTTLED = (
+        "BackgroundThrottled",
+        "Tiered storage and log directories have the rates that the policy allows.",
+    )
+    BACKGROUND_INEFFECTIVE = (
+        "BackgroundThrottleIneffective",
+        (
+            "For two minutes, more bytes of tiered storage have passed than the rate allows. Kafka "
+            "counts whole segments: make them smaller, or its quota window longer."
+        ),
+    )
+    BACKGROUND_BY_OTHERS = (
+        "BackgroundThrottledByOthers",
+        (
+            "Somebody changed a rate of background traffic after Tidegate had set it; it stays. "
+            "Delete the setting on the broker to let Tidegate set it again."
+        ),
+    )
+    BACKGROUND_UNSUPPORTED = (
+        "BackgroundUnsupported",
+        "A broker has tiered storage, and its Kafka, before 3.9, has no rate for it.",
+    )
+    BACKGROUND_UNMEASURED = (
+        "BackgroundUnmeasured",
+        (
+            "A rate should follow the load, and the load or the bytes of tiered storage are not "
+            "known; it stays as it is."
+        ),
+    )
+    BACKGROUND_INCOMPLETE = (
+        "BackgroundIncomplete",
+        "A rate of background traffic could not be set or put back; it is retried.",
+    )
     QUOTA_CANNOT_HELP = (
         "QuotaCannotHelp",
         (
@@ -366,7 +454,7 @@ class Reason(StrEnum):
     SHARE_GROUP = (
         "ShareGroup",
         (
-            "A share group reads with the member, so Tidegate sets no fetch quota for it: a "
+            "A share group uses the member, so Tidegate sets no fetch quota for it: a "
             "throttled share group uses up delivery attempts of records that it never gets."
         ),
     )
@@ -598,7 +686,8 @@ class Reason(StrEnum):
     )
     NEWER_VERSION = (
         "NewerVersion",
-        "A newer version of Tidegate has written what belongs to the queue; it is left alone.",
+        "A newer version of Tidegate wrote the queue's records in Kafka; this one leaves the "
+        "queue alone.",
     )
     METRICS_MISSING = "MetricsMissing", "A live broker has no reading, so its load is unknown."
     CRDS_MISSING = (
@@ -652,6 +741,13 @@ class Reason(StrEnum):
     METRICS_UNREADABLE = (
         "MetricsUnreadable",
         "Some samples cannot be an amount (NaN, infinite, negative); they are not used.",
+    )
+    NOT_READ_DIRECTLY = (
+        "NotReadDirectly",
+        (
+            "metrics.direct asks for it, and a broker's exporter cannot be read or is not "
+            "believed; Prometheus' readings of it are used."
+        ),
     )
     METRICS_QUERY_REFUSED = (
         "MetricsQueryRefused",
@@ -723,6 +819,7 @@ class NewerReason(str):
 # is what ends by itself or with another object: Contended ends after its pause and may come back.
 STALLED = frozenset(
     {
+        Reason.BUDGETS_UNREAD,
         Reason.CLAIMED_ELSEWHERE,
         Reason.CLUSTER_ALREADY_MANAGED,
         Reason.DEPLOYMENT_TAKEN,

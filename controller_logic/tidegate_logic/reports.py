@@ -19,6 +19,7 @@ from tidegate_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
 from tidegate_logic.quotas.leaving import GRACE_SECONDS
 from tidegate_logic.quotas.steps import KeyStep, MuteGuard
 from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.calendar import LIMITED_BY_CALENDAR
 from tidegate_logic.throttle.decision import BrokerView, Round, StepKind, ThrottleDecision
 from tidegate_logic.throttle.nic_status import NicKey, NicStatus
 from tidegate_logic.words import UNKNOWN, clock_words, rate_of_words, rate_words
@@ -62,17 +63,18 @@ def level_reports(
                 cause = replace(cause, is_waiting=not one.below_contract)
                 causes[level] = cause = _seen_again(cause, decision.throttle)
             if one.below_contract:
-                one = _with_cause(one, cause, decision.throttle)
+                one = _with_cause(one, cause, decision)
         reports.append(one)
     return tuple(reports), causes
 
 
-def _with_cause(
-    one: LevelReport, cause: Cause | None, throttle: ThrottleDecision | None
-) -> LevelReport:
+def _with_cause(one: LevelReport, cause: Cause | None, decision: Decision) -> LevelReport:
     if cause is not None:
-        one = replace(one, because=cause.words, since_seconds=cause.at_seconds)
-    return replace(one, now=_now_words(cause, throttle))
+        one = replace(one, because=cause.words, since_seconds=cause.at_seconds, by_calendar=False)
+    elif one.by_calendar:
+        words = [level.words for level in decision.calendar if level.level is one.level]
+        return replace(one, because="".join(words))
+    return replace(one, now=_now_words(cause, decision.throttle))
 
 
 def _levels_to_lower(throttle: ThrottleDecision | None) -> frozenset[Level]:
@@ -91,7 +93,11 @@ def _report(level: Level, states: Mapping[tuple[MemberState, Reason], int]) -> L
         state = (
             LevelState.RELAXING if throttled.keys() == {Reason.RELAXING} else LevelState.THROTTLED
         )
-        return LevelReport(level, state, members=members, below_contract=sum(throttled.values()))
+        by_calendar = throttled.keys() == {Reason.CALENDAR}
+        below = sum(throttled.values())
+        return LevelReport(
+            level, state, members=members, below_contract=below, by_calendar=by_calendar
+        )
     stepping = any(state is MemberState.STEPPING for state, _ in states)
     state = LevelState.STEPPING if stepping else LevelState.CONTRACT
     return LevelReport(level, state, members=members)
@@ -216,11 +222,10 @@ _UNTOUCHED = {
         "the ledger shows the entity as another policy's; left as it is",
     ),
 }
-_BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
+_BY_LOAD = frozenset({Reason.THROTTLED, Reason.CALENDAR, Reason.RELAXING, Reason.RELEASED})
 _KEPT = {
-    Reason.TOPOLOGY_INCOMPLETE: "leaders are not known in full, and nothing is lowered on such "
-    "knowledge",
-    Reason.REMOVAL_HELD: "giving quotas back is held until exactly these are confirmed",
+    Reason.TOPOLOGY_INCOMPLETE: "not all leaders are known, and nothing is lowered until they are",
+    Reason.REMOVAL_HELD: "restoring quotas is held until exactly these are confirmed",
     Reason.INVALID_SPEC: "escalation.maxMuteSeconds is too short for the brokers' quota window: "
     "no lowering is safe",
 }
@@ -332,6 +337,8 @@ def _verdict_on_throttled(held: HeldKeys) -> Verdict:
         f"{'' if one.value <= one.floor.value else f', never below {rate_words(one.floor.value)}'}"
         for key, one in held.items()
     ]
+    if all(one.by_calendar for one in held.values()):
+        return MemberState.THROTTLED, Reason.CALENDAR, f"{'; '.join(parts)}; {LIMITED_BY_CALENDAR}"
     reason = Reason.RELAXING if all(one.rises for one in held.values()) else Reason.THROTTLED
     return MemberState.THROTTLED, reason, "; ".join(parts)
 
@@ -393,10 +400,12 @@ def _stepping_words(promise: Promise, steps: list[KeyStep], policy: Policy) -> s
 
 def _unwritten_words(write: QuotaWrite, circumstances: Circumstances) -> str:
     if circumstances.unwritten_because is Reason.OBSERVING and write.reason in _BY_LOAD:
-        return (
-            "mode is Observe, nothing is written; Enforce would throttle it, because a broker "
-            "is over its limit"
+        why = (
+            "the policy's calendar limits its level"
+            if write.reason is Reason.CALENDAR
+            else "a broker is over its limit"
         )
+        return f"mode is Observe, nothing is written; Enforce would throttle it, because {why}"
     if circumstances.unwritten_because is Reason.OBSERVING:
         return f"mode is Observe, nothing is written; Enforce would write {write.message}"
     return f"the write budget is spent; later: {write.message}"

@@ -53,7 +53,7 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def tried_words(causes: Mapping[str, str], within_seconds: float) -> str:
-    """What follows "did not answer": each cause once, and the time where somebody waited."""
+    """What follows "did not answer": each cause once, and the time where someone waited."""
     servers: dict[str, list[str]] = {}
     for server, cause in causes.items():
         servers.setdefault(cause, []).append(server)

@@ -163,6 +163,9 @@ _GROUPS = {
     },
     "Usage": {
         "rollup": _Entry("Build and inspect usage tables.", ".rollup:app"),
+        "forecast": _Entry(
+            "Forecast brokers over their limits, and propose a calendar.", ".forecast:forecast"
+        ),
         "report": _Entry("Write usage reports and close months.", ".report_close:app"),
     },
     "Other": {
@@ -316,7 +319,7 @@ def _ended(code: object, around: CommandContext) -> int:
         return TERMINATED
     if code == INTERRUPTED:
         Page(around.err).say(
-            "interrupted: what is already written stays; run the same command again to go on.",
+            "interrupted: what is already written stays; run the same command again to continue.",
             "red",
         )
         return INTERRUPTED
@@ -332,7 +335,7 @@ def _report_error(error: Exception, around: CommandContext) -> int:
     if isinstance(error, TidegateError):
         page.say(f"error: {error.for_command}", "red")
         if isinstance(error, OutcomeUnknown):
-            page.say("It may have been done: check before you run the command again.")
+            page.say("It may have taken effect: check before you run the command again.")
         elif isinstance(error, RetryLater):
             page.say("This may be temporary: run the same command again.")
     else:

@@ -4,10 +4,13 @@ The manager has threads of its own. Handlers put the object into the cache and r
 module imports kopf.
 """
 
+import asyncio
 import gc
+import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,11 +26,17 @@ from kubernetes.client.rest import should_bypass_proxies
 from tidegate.control.audit.trail import open_audit_trail
 from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
-from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
+from tidegate.control.runtime import (
+    KINDS,
+    Clock,
+    OperatorContext,
+    OptionalKind,
+    VitalSigns,
+)
 from tidegate.control.sharing import Sharing, group_of
-from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
-from tidegate.kube.api import DELAY_QUEUES, ResourceKind
-from tidegate.kube.cache import Change, ResourceCache, relist
+from tidegate.errors import NotFound, TidegateError, Unreachable
+from tidegate.kube.api import BANDWIDTH_BUDGETS, DELAY_QUEUES, ResourceKind
+from tidegate.kube.cache import Change, ResourceCache
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import LeaseAddress, LeaseList, LeftLeases, SharedLease
@@ -68,6 +77,7 @@ def tune_threads() -> None:
 _SWITCH_SECONDS = 0.0005
 DOMAIN = "tidegate.io"
 _REPORTS_AT_ONCE = 4
+_LOOK_FOR_MORE_SECONDS = 1.0
 
 
 class Operator:
@@ -124,7 +134,7 @@ class Operator:
         )
 
     def registry(self) -> kopf.OperatorRegistry:
-        """The handlers of the kinds that are served."""
+        """The handlers of the kinds that can be listed."""
         return registry_of(
             self.cache,
             self.vital_signs,
@@ -135,55 +145,31 @@ class Operator:
     def check_kinds_are_served(self) -> None:
         """Fill the cache for the first time.
 
-        Raises NotFound with what to do when the CRDs are missing. Without that of DelayQueue, or
-        without the right to list it, the operator goes on and serves no queues.
+        Raises NotFound with what to do when the CRDs are missing. Without that of DelayQueue or of
+        BandwidthBudget, or without the right to list it, the operator goes on; the manager looks
+        for it again and again.
         """
-        for kind in KINDS:
-            try:
-                self._relist(kind)
-            except NotFound as error:
-                raise _not_served(kind, error) from error
+        self.context.optional_kinds[BANDWIDTH_BUDGETS] = OptionalKind()
         if self.settings.forwarders is None:
             log.info("DelayQueues are not served: there is no --forwarder-image")
-            return
-        try:
-            self._relist(DELAY_QUEUES)
-        except (NotFound, Unauthorized) as error:
-            log.warning(
-                "DelayQueues are not served. Install the CRD, grant the rights, and start again",
-                why=error.message,
-            )
         else:
-            self.context.optional_kinds.append(DELAY_QUEUES)
+            self.context.optional_kinds[DELAY_QUEUES] = OptionalKind()
+        for kind in (*KINDS, *self.context.optional_kinds):
+            try:
+                self.context.relist(kind)
+            except NotFound as error:
+                raise _not_served(kind, error) from error
 
-    def goes_on_without_queues(self) -> bool:
-        """Whether a watch ended because DelayQueues are not served any more, and nothing else is.
-
-        They are not watched from now on.
+    def watches_others_than(self, watched: Collection[ResourceKind]) -> bool:
+        """Whether a watch ended because some of these kinds, but only optional ones, cannot be
+        listed any more.
         """
-        if DELAY_QUEUES not in self.context.optional_kinds:
-            return False
-        kubernetes, namespaces = self.context.kubernetes, self.settings.namespaces
         try:
-            for kind in KINDS:
-                kubernetes.list_all(kind, namespaces)
+            for kind in watched:
+                self.context.relist(kind)
         except TidegateError:
             return False
-        try:
-            kubernetes.list_all(DELAY_QUEUES, namespaces)
-        except (NotFound, Unauthorized) as error:
-            self.context.optional_kinds.remove(DELAY_QUEUES)
-            log.warning(
-                "DelayQueues are not served any more, and not watched until the next start",
-                why=error.message,
-            )
-            return True
-        except TidegateError:
-            return False
-        return False
-
-    def _relist(self, kind: ResourceKind) -> None:
-        relist(self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces)
+        return set(self.context.kinds) != set(watched)
 
     def why_watches_ended(self, error: Exception) -> TidegateError:
         """What a person can do about an answer that ends kopf: asked again, in our own words.
@@ -279,27 +265,64 @@ def _watch_until_stopped(operator: Operator) -> None:
         else liveness_endpoint(settings.listen_address, settings.liveness_port)
     )
     log.info("Liveness", endpoint=endpoint)
-    while True:
+    is_told_to_stop = False
+    while not is_told_to_stop:
+        watched = operator.context.kinds
         try:
-            _run_kopf(operator, endpoint)
-            return
+            is_told_to_stop = asyncio.run(_watch_kinds(operator, watched, endpoint))
         except (APIError, WatchingError, kopf.LoginError) as error:
-            if not operator.goes_on_without_queues():
+            if not operator.watches_others_than(watched):
                 raise operator.why_watches_ended(error) from error
 
 
-def _run_kopf(operator: Operator, endpoint: str | None) -> None:
-    settings = operator.settings
-    kopf.run(
-        registry=operator.registry(),
-        settings=kopf_settings(),
-        standalone=True,
-        clusterwide=not settings.namespaces,
-        namespaces=settings.namespaces,
-        liveness_endpoint=endpoint,
-        # otherwise kopf asks for the login name of the user, whom the system need not know
-        identity=settings.identity,  # type: ignore[arg-type]  # kopf does not export its type
-    )
+async def _watch_kinds(
+    operator: Operator, watched: Collection[ResourceKind], endpoint: str | None
+) -> bool:
+    """Run kopf until a signal ends it (True), or until there are more kinds to watch (False)."""
+    settings, registry, of_kopf = operator.settings, operator.registry(), kopf_settings()
+    loop, stop, ready = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    is_told_to_stop = has_more = False
+
+    def told() -> None:
+        nonlocal is_told_to_stop
+        is_told_to_stop = True
+        stop.set()
+        # what kopf does after a signal, but not after a flag
+        exit_seconds = of_kopf.process.ultimate_exiting_timeout or 0.0
+        loop.call_later(exit_seconds, signal.pthread_kill, threading.get_ident(), signal.SIGKILL)
+
+    async def look_for_more() -> None:
+        nonlocal has_more
+        await ready.wait()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # kopf's own handlers would not say afterwards why it ended
+            loop.add_signal_handler(number, told)
+        while set(operator.context.kinds) <= set(watched):
+            await asyncio.sleep(_LOOK_FOR_MORE_SECONDS)
+        has_more = True
+        stop.set()
+
+    @kopf.on.cleanup(registry=registry, id="stop")
+    def let_go(**_: Any) -> None:
+        stop.set()  # for the task of kopf that waits for it, which would delay its end by 5 s
+
+    looks = asyncio.create_task(look_for_more())
+    try:
+        await kopf.operator(
+            registry=registry,
+            settings=of_kopf,
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            liveness_endpoint=endpoint,
+            # otherwise kopf asks for the login name of the user, whom the system need not know
+            identity=settings.identity,  # type: ignore[arg-type]  # kopf does not export its type
+            stop_flag=stop,
+            ready_flag=ready,
+        )
+    finally:
+        looks.cancel()
+    return is_told_to_stop or not has_more
 
 
 def liveness_endpoint(address: str, port: int) -> str:

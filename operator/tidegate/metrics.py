@@ -100,6 +100,12 @@ class Telemetry:
             *POLICY_LABELS,
             "result",
         )
+        self.direct_readings = counter(
+            "direct_readings_total",
+            "Readings of brokers' own exporters: read, or failed and left to Prometheus.",
+            *POLICY_LABELS,
+            "result",
+        )
         self.replication_writes = counter(
             "replication_config_writes_total",
             "Changes of replication throttles on brokers and topics.",
@@ -281,10 +287,17 @@ def _replication_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metri
         "The replication rate in force on one side of a broker's NIC.",
         labels=(*POLICY_LABELS, "broker", "direction"),
     )
+    background = GaugeMetricFamily(
+        "tidegate_background_rate_bytes_per_second",
+        "The rate in force of what a broker moves for tiered storage or between log directories.",
+        labels=(*POLICY_LABELS, "broker", "kind"),
+    )
     for policy_key, reading in readings.items():
         decision, policy = reading.replication, policy_labels(policy_key)
         if decision is None:
             continue
+        for (broker, moved), rate_of_it in decision.background.in_force.items():
+            background.add_metric((*policy, str(broker), moved.value), rate_of_it)
         for kind, estimate in decision.estimates.items():
             labels = (*policy, kind.value)
             filled.add_metric(labels, len(decision.of(kind)))
@@ -295,7 +308,7 @@ def _replication_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metri
                 eta.add_metric(labels, estimate.seconds)
         for side, bytes_per_second in decision.in_force.items():
             rate.add_metric((*policy, str(side.broker), side.direction.value), bytes_per_second)
-    yield from (filled, left, eta, rate)
+    yield from (filled, left, eta, rate, background)
 
 
 class _QuotaGauges:

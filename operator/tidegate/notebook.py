@@ -217,13 +217,13 @@ class _Options:
     def count(self, name: str, default: int) -> int:
         text = self.get(name) or str(default)
         if not text.isdecimal() or int(text) < 1:
-            raise InvalidResource(f"Option {name}={text} is no whole number above 0.")
+            raise InvalidResource(f"Option {name}={text} is not a whole number above 0.")
         return int(text)
 
     def one_of(self, name: str, choices: tuple[str, ...], default: str) -> str:
         value = self.get(name) or default
         if value not in choices:
-            raise InvalidResource(f"Option {name}={value} is none of {', '.join(choices)}.")
+            raise InvalidResource(f"Option {name}={value} is not one of {', '.join(choices)}.")
         return value
 
 
@@ -260,9 +260,7 @@ def _selection(given: _Options, server: PrometheusServer) -> Selection:
     ]
     found: Selection | None = getattr(of_direction, given.one_of("series", SERIES, ""))
     if found is None:
-        raise InvalidResource(
-            f"Preset {preset} has no {series}. Say with query which series they are."
-        )
+        raise InvalidResource(f"Preset {preset} has no {series}. Name the series with query.")
     return found
 
 
@@ -341,7 +339,7 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # Spark comes w
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piece):
-            raise TypeError(f"{partition!r} is no piece of a query to Prometheus")
+            raise TypeError(f"{partition!r} is not a piece of a query to Prometheus")
         transport = open_reader(partition.reader, self._request.history)
         try:
             yield from batches(
@@ -358,9 +356,9 @@ def register(spark: SparkSession) -> None:
 
 
 def usage_tables(spark: SparkSession, store: str) -> Mapping[str, DataFrame]:
-    """Each usage table of the store by name; nothing is read before a table is taken.
+    """The store's usage tables by name; each is read only when it is looked up.
 
-    Raises InvalidResource for another address.
+    Raises InvalidResource if `store` is not the address of a usage store.
     """
     return _UsageTables(spark, UsageStore.at(store), store)
 

@@ -143,6 +143,16 @@ class RollupOffer:
     security: SecurityContexts = field(default_factory=SecurityContexts)
 
 
+@dataclass(frozen=True, slots=True)
+class PodToken:
+    """A token of a Pod's own ServiceAccount, by the name that queues of a namespace know it by."""
+
+    namespace: str
+    name: str
+    audience: str
+    expiration_seconds: int = 3600
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwarderOffer:
     """The settings of the Pods that forward the messages of DelayQueues."""
@@ -150,6 +160,7 @@ class ForwarderOffer:
     image: str
     pull_secrets: tuple[str, ...] = ()
     security: SecurityContexts = field(default_factory=SecurityContexts)
+    tokens: tuple[PodToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from tidegate_logic.decision import Decision, LevelState
 from tidegate_logic.model import (
+    KEY_OF,
     Direction,
     Entity,
     Level,
@@ -20,6 +21,7 @@ from tidegate_logic.model import (
     RateKey,
     Readings,
 )
+from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.replication_pass import ReplicationDecision
 from tidegate_logic.rollup_schedule import Due
@@ -75,6 +77,7 @@ def inputs_of(observation: Observation) -> Mapping[str, float]:
     return {name: at_seconds for name, at_seconds in times.items() if at_seconds is not None}
 
 
+_CUTS = frozenset({Reason.THROTTLED, Reason.CALENDAR})
 _LONGEST_GAP_SECONDS = 60.0  # between two readings; over a longer one it is not known what was sent
 
 
@@ -85,6 +88,8 @@ def throttle_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetr
         _phases(readings),
         _observed_mutes(readings),
         _overrides(readings),
+        _calendar_shares(readings),
+        *_budgets(readings),
         *_input_times(readings),
     )
 
@@ -155,7 +160,7 @@ def _mutes(reading: PolicyReading) -> Mapping[Level, float]:
 
 
 def _overrides(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
-    text = "When an override that applies now ends by itself, as a Unix time."
+    text = "When an override that applies now ends for good, as a Unix time."
     family = GaugeMetricFamily(
         "tidegate_override_expires_timestamp_seconds", text, labels=(*POLICY_LABELS, "override")
     )
@@ -167,6 +172,54 @@ def _overrides(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
         for name, at_seconds in ends.items():
             family.add_metric((*policy_labels(policy_key), name), at_seconds)
     return family
+
+
+def _calendar_shares(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "tidegate_calendar_share",
+        "Share of its contracts that the policy's calendar lets this level use now; 1 = all.",
+        labels=(*POLICY_LABELS, "level"),
+    )
+    for policy_key, reading in readings.items():
+        for one in reading.decision.calendar:
+            share = 1.0 if one.share is None else one.share
+            family.add_metric((*policy_labels(policy_key), one.level.value), share)
+    return family
+
+
+def _budgets(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
+    """A direction that a budget does not limit, and a rate that is not known, have no series."""
+
+    def gauge(what: str, text: str) -> GaugeMetricFamily:
+        labels = (*POLICY_LABELS, "budget", "direction")
+        return GaugeMetricFamily(f"tidegate_budget_{what}", text, labels=labels)
+
+    totals = gauge("total_bytes_per_second", "What all members of a budget may use.")
+    permitted = gauge("permitted_bytes_per_second", "What the quotas of its own members permit.")
+    measured = gauge(
+        "measured_bytes_per_second", "What its members use, those of the budgets below it included."
+    )
+    held_back = gauge(
+        "members_held_back",
+        "Its own members that use all that the budget allows, which is less than their contract.",
+    )
+    for policy_key, reading in readings.items():
+        allows = {one.entity: one.permitted_total for one in reading.decision.members if one.counts}
+        for key, report in reading.decision.budgets.items():
+            for direction, quota_key in KEY_OF.items():
+                if quota_key not in report.budget.totals:
+                    continue
+                name = key.rpartition("/")[2]
+                labels = (*policy_labels(policy_key), name, KEY_WORDS[quota_key])
+                totals.add_metric(labels, report.budget.totals[quota_key])
+                rates = [allows.get(one.member.entity, {}) for one in report.members]
+                permitted.add_metric(labels, sum(rate.get(quota_key, 0) for rate in rates))
+                if direction in report.measured:
+                    measured.add_metric(labels, report.measured[direction])
+                    held_back.add_metric(
+                        labels, sum(direction in one.held_back for one in report.members)
+                    )
+    yield from (totals, permitted, measured, held_back)
 
 
 def _input_times(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
@@ -293,8 +346,8 @@ class ThrottleCounts:
             for one in decision.watched or ()
             for way, nic in one.nics.items()
         }
-        for key, spans in readings.nic.items():
-            limit, until = limits.get(key), account.counted.get(key)
+        for key, limit in limits.items():
+            spans, until = readings.spans(*key), account.counted.get(key)
             if limit is None or not spans:
                 continue
             # a process counts from its first reading on: another one may have counted what was
@@ -338,9 +391,7 @@ def _note_mutes(
     account: _Account, throttle: ThrottleDecision, written: Sequence[QuotaWrite]
 ) -> None:
     levels = {step.entity: step.level for step in throttle.steps.values()}
-    cuts = [
-        write for write in written if write.reason is Reason.THROTTLED and write.entity in levels
-    ]
+    cuts = [write for write in written if write.reason in _CUTS and write.entity in levels]
     for level in {levels[write.entity] for write in cuts}:
         account.predicted[level] = max(
             write.predicted_mute_seconds for write in cuts if levels[write.entity] is level
@@ -348,6 +399,6 @@ def _note_mutes(
 
 
 def _sent(step: ThrottleStep) -> float | None:
-    """The rate over all brokers, in bytes/s; None where it is not known."""
+    """The rate over all brokers, in bytes/s; None if it is not known."""
     flows = step.bucket.flows.values()
     return sum(flow.bytes_per_second for flow in flows) if flows else None

@@ -224,6 +224,7 @@ class InMemoryKubernetes(MemoryJobs, MemoryManaged):
         self._claims: dict[tuple[str, str], dict[str, str]] = {}
         self._leases: dict[tuple[str, str], LeaseRecord] = {}
         self._failure: TidegateError | None = None
+        self._refused_lists: dict[ResourceKind, TidegateError] = {}
         self._lock = threading.RLock()
 
     # --- what people and outages do
@@ -232,6 +233,13 @@ class InMemoryKubernetes(MemoryJobs, MemoryManaged):
     def fail_with(self, error: TidegateError | None) -> None:
         """From now on every call of the protocol raises `error`; None ends the outage."""
         self._failure = error
+
+    def refuse_lists(self, kind: ResourceKind, error: TidegateError | None) -> None:
+        """From now on lists of this kind raise `error`; None ends that."""
+        if error is None:
+            self._refused_lists.pop(kind, None)
+        else:
+            self._refused_lists[kind] = error
 
     def create(self, kind: ResourceKind, obj: Mapping[str, Any]) -> JsonObject:
         """See api.Kubernetes; people and tests create with it, too. A status is dropped."""
@@ -323,6 +331,8 @@ class InMemoryKubernetes(MemoryJobs, MemoryManaged):
 
     def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
         with self._answering():
+            if kind in self._refused_lists:
+                raise self._refused_lists[kind]
             found = [
                 obj
                 for (of, place, _), obj in self._objects.items()

@@ -31,7 +31,7 @@ def definitions() -> list[dict[str, object]]:
     found = [
         document
         for path in sorted((ROOT / "crds").glob("*.yaml"))
-        for document in yaml.safe_load_all(path.read_text())
+        for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)
     ]
     return [
         document

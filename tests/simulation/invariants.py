@@ -11,13 +11,16 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import dropwhile
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.budget_rules import BudgetRules
 from tests.simulation.plan import BROKERS, MB, NAMESPACE, TOPICS
 from tests.simulation.systems import QUOTA_KEYS, Kafka
 from tests.simulation.virtual_time import VirtualTime
 from tests.simulation.write_rules import Change, WriteRules, foreign_tokens, is_reordered
 from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     QUOTA_OVERRIDES,
@@ -50,6 +53,7 @@ KNOWN_SECONDS = 960.0
 REMOVAL_WINDOW_SECONDS = 900.0
 GRACE_SECONDS = 30.0
 NO_MUTE_BELOW = 1024
+LEAST_RATE = 1_000_000  # a consumer's, whatever the tier's throttled rates
 
 Nodes = Mapping[str, Any]
 Rates = dict[str, dict[str, int]]  # by user and quota key
@@ -102,6 +106,7 @@ class Invariants:
     def __init__(self, world: World) -> None:
         self._world = world
         self.rules = WriteRules(world)
+        self.budgets = BudgetRules(world, entries_of)
         # what others than the operator ever set, None = no quota: what may stand there without us
         self._foreign: dict[str, dict[tuple[str, str], set[str | None]]] = {}
         for name, before in world.plan.before.items():
@@ -139,12 +144,14 @@ class Invariants:
         else:
             names = [raw["spec"]["policyRef"]["name"]]
         self.rules.declared(where, kind, raw, policy=names[0])
+        if event == "DELETED":
+            self.budgets.unsteady(0.0)
         if event == "PUT" and "status" in raw and kind != QUOTA_OVERRIDES:
             generation, seen = (
                 raw["metadata"]["generation"],
                 raw["status"].get("observedGeneration"),
             )
-            if generation == seen and kind == BUSINESS_TIERS:
+            if generation == seen and kind in (BUSINESS_TIERS, BANDWIDTH_BUDGETS):
                 return  # our own report changes nothing that was promised
         for name in names:
             now = world.scheduler.now
@@ -203,7 +210,8 @@ class Invariants:
             if level and tier["spec"]["level"] != level:
                 continue
             for member in tier["spec"]["members"]:
-                (form, rates), times = next(iter(member["contract"].items())), 1
+                contract = member.get("contract", {"perBroker": {}})
+                (form, rates), times = next(iter(contract.items())), 1
                 if form == "perPartition":
                     times = leaders(member["topics"])
                 quotas = {QUOTA_KEYS[key]: _bytes(text) * times for key, text in rates.items()}
@@ -269,6 +277,7 @@ class Invariants:
         for user in users:
             self._judge_user(kafka, process, writer, user, before, after)
         changes = [change for user in users for change in _changes(user, before, after)]
+        self.budgets.changed(kafka, changes)
         self.rules.judge(kafka, process, policy, changes, claim_of(before))
         self._judge_removals(kafka, process, writer, before, after)
 
@@ -323,6 +332,7 @@ class Invariants:
             self._remember(kafka, user, key, old, new)
             self._judge_mute(process, writer, user, key, old, new, exposure)
             self._judge_l0(process, writer, user, key, new=new, entry=entry)
+            self._judge_calendar(process, writer, user, key, old=old, new=new, entry=entry)
 
     def _exposure(
         self, kafka: Kafka, user: str, key: str, old: str | None, is_throttled: bool
@@ -390,6 +400,38 @@ class Invariants:
                 f"{user} {key} was restored {since:.0f} s ago and gets {new}, which may mute for "
                 f"{predicted:.1f} s, {allowed} s are allowed"
             )
+
+    def _judge_calendar(
+        self,
+        process: Process,
+        writer: str,
+        user: str,
+        key: str,
+        *,
+        old: str | None,
+        new: str | None,
+        entry: Any,
+    ) -> None:
+        """While an entry is in force, no quota of its levels is raised above the share."""
+        name = writer.rpartition("/")[2]
+        policy = self._policy(process.where, name)
+        is_raise = None not in (old, new, entry) and int(new or 0) > int(old or 0)
+        if policy is None or not is_raise or not self._has_true_clocks:
+            return
+        calendar = policy["spec"].get("escalation", {}).get("calendar", {"entries": ()})
+        minute = self._world.scheduler.now / 60
+        for one in calendar["entries"]:
+            begin, end = (int(one[field][3:]) for field in ("from", "to"))
+            if not begin <= minute < end - 0.5:  # a pass that is under way knew it in force
+                continue
+            for level, share in one["levels"].items():
+                if user not in self.wanted(process.where, name, lambda _: 1, level=level):
+                    continue
+                allowed = int(share[:-1]) / 100 * entry.get("of_contract", inf)
+                if int(new or 0) > max(LEAST_RATE, 1.04 * allowed) and "of_contract" in entry:
+                    self._world.violated(
+                        f"{user} {key} {old} -> {new} is more than {share} of {entry['of_contract']}"
+                    )
 
     def _judge_l0(
         self, process: Process, writer: str, user: str, key: str, *, new: str | None, entry: Any

@@ -7,10 +7,11 @@ network and no mute here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.plan import BROKERS
+from tests.simulation.plan import BROKERS, KEYS, MB, SHARED
 from tests.simulation.systems import QUOTA_KEYS, Kafka, Link
 from tests.simulation.virtual_time import VirtualTime
 from tidegate_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 DIRECTIONS = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
 KEPT_SECONDS = 65.0
 WINDOW_SECONDS = 11.0
+NOISE = 0.03  # up and down: a load that people call steady
 _LIMITED_MILLISECONDS = 1000.0
 
 
@@ -35,6 +37,9 @@ class Load:
         self.wants: dict[tuple[str, str], float] = {}
         self.other: dict[tuple[int, Direction], float] = {}
         self.is_frozen_until = 0.0
+        # of each sample of a client, while members share budgets
+        self.noise = NOISE if world.plan.size is SHARED else 0.0
+        self._random = Random(f"samples {world.plan.seed}")
         self.changed_at = self.scraped_at = 0.0
         self._spans: dict[tuple[int, Direction], deque[NicSpan]] = {}
         self._clients: dict[tuple[Entity, int, Direction], ClientRate] = {}
@@ -48,10 +53,15 @@ class Load:
             (member["user"], key): factor * int(text.removesuffix("M")) * 1e6
             for tier in plan.tiers.values()
             for member in tier["members"]
-            for rates in member["contract"].values()
+            for rates in member.get("contract", {}).values()
             for key, text in rates.items()
         }
         self.other = {(broker, way): other for broker in BROKERS for way in DIRECTIONS}
+
+    def demand(self, wants: Mapping[str, float]) -> None:
+        """From now on these users want so many MB/s of each direction on each broker."""
+        self.changed_at = self._world.scheduler.now
+        self.wants = {(user, key): mb * MB for user, mb in wants.items() for key in KEYS}
 
     def exposure(self, user: str, quota_key: str) -> float:
         """The highest rate at which it sent within the last quota window, on any broker."""
@@ -64,8 +74,9 @@ class Load:
     def scrape(self) -> None:
         """Let Prometheus take the samples of now, and come again."""
         self._world.scheduler.after(self.scrape_seconds, self.scrape)
+        self._world.invariants.budgets.judge(self._kafka)
         now = self._world.scheduler.now
-        sends = {key: self._sends(*key) for key in self.wants}
+        sends = {key: self.sends(*key) for key in self.wants}
         for key, rate in sends.items():
             kept = self._sent.setdefault(key, deque(maxlen=12))
             kept.append((now, rate))
@@ -79,8 +90,10 @@ class Load:
                 for (user, of), rate in sends.items():
                     if of != key:
                         continue
-                    carried += rate
                     is_limited = rate < self.wants[user, of]
+                    if self.noise:
+                        rate *= 1 + self._random.uniform(-self.noise, self.noise)
+                    carried += rate
                     self._clients[Entity(user), broker, way] = ClientRate(
                         wall, rate, _LIMITED_MILLISECONDS if is_limited else 0.0
                     )
@@ -91,11 +104,12 @@ class Load:
 
     def sent(self, key: str) -> float:
         """What all clients together send on each broker under the quotas of now."""
-        return sum(self._sends(user, of) for user, of in self.wants if of == key)
+        return sum(self.sends(user, of) for user, of in self.wants if of == key)
 
-    def _sends(self, user: str, key: str) -> float:
+    def sends(self, user: str, key: str) -> float:
+        """What a user sends on each broker under the quota of now."""
         text = self._kafka.store_view(Entity(user)).get(QUOTA_KEYS[key])
-        wanted = self.wants[user, key]
+        wanted = self.wants.get((user, key), 0.0)
         return wanted if text is None else min(wanted, float(text))
 
     def readings(self, brokers: Collection[int]) -> Readings:

@@ -19,6 +19,7 @@ from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.throttle_record import record_of
 from tidegate.kafka.zookeeper.nodes import THROTTLES_PATH
+from tidegate_logic.replication.background import Tiering
 from tidegate_logic.replication.moves import (
     ClusterReplication,
     PartitionState,
@@ -193,6 +194,9 @@ class MovesLink:
     def configs(self, resources: Collection[Resource]) -> Configs:
         answer: Configs = self._link.call("throttles", lambda: self._moves.configs(resources))
         return answer
+
+    def tiering(self) -> Mapping[int, Tiering]:
+        return {}
 
     def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
         answer: Configs = self._link.call("throttles", lambda: self._moves.configs(resources))

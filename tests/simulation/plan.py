@@ -38,9 +38,11 @@ USERS = (
 )
 TOPICS = {"acc": 4, "pay": 6}
 KEYS = ("fetch", "produce")
+TEAMS = ("search", "shop")
 BROKERS = (1, 2, 3)
 NAMESPACE = "streaming"
 LEVELS = ("L0", "L0", "L1", "L2", "L3")
+CALENDARS = (("L3",), ("L3",), ("L2", "L3"), ("L1",))
 MB = 1_000_000
 
 
@@ -68,6 +70,7 @@ class Size:
     policies: tuple[int, ...]
     users: tuple[int, ...]
     tiers: tuple[int, ...]
+    levels: tuple[str, ...]
     metrics: float
     storm_seconds: tuple[float, ...]
     poll_seconds: tuple[float, ...]
@@ -94,6 +97,7 @@ FULL = Size(
     policies=(1, 1, 1, 1, 1, 1, 2, 3),
     users=(2, 4, 4, 6, 12),
     tiers=(2, 4, 10),
+    levels=LEVELS,
     metrics=0.35,
     storm_seconds=(20.0, 30.0, 45.0, 60.0, 120.0, 400.0),
     poll_seconds=(20.0, 40.0, 60.0),
@@ -119,6 +123,7 @@ SHORT = Size(
     policies=(1,) * 15 + (2,),
     users=(2,) * 14 + (4,) * 5 + (12,),
     tiers=(1, 2, 2),
+    levels=LEVELS,
     metrics=0.1,
     storm_seconds=(10.0, 15.0, 20.0, 25.0),
     poll_seconds=(60.0,),
@@ -158,9 +163,23 @@ OVERLOAD = replace(
     budget_seconds=(600,),
     scrape_seconds=(15, 15, 30),
 )
+# twenty minutes in which members share budgets: people change who shares what, then all stays
+SHARED = replace(
+    OVERLOAD,
+    users=(4, 6, 8),
+    tiers=(2, 3),
+    levels=("L0", "L1", "L2", "L3", "L3"),
+    storm_seconds=(900.0, 1100.0),
+    faults=(0, 0, 1, 2),
+    tight_budget=0.15,
+)
 FULL_DAYS = 0.05
 OVERLOAD_DAYS = 0.04
+SHARED_DAYS = 0.04
+DAYS_WITH_BUDGETS = 0.3  # of the others in which load is measured
+CALM_SECONDS = 500.0  # at the end of a shared day
 DAYS_WITH_MOVES = 0.25
+DAYS_WITH_A_CALENDAR = 0.4  # of those in which load is measured
 DAYS_WITH_A_TAKEOVER = 0.02
 DAYS_WITH_DEPARTURES = 0.02
 
@@ -173,6 +192,7 @@ class PolicyPlan:
     kafka: str
     spec: dict[str, Any]
     tiers: dict[str, dict[str, Any]]
+    budgets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -238,7 +258,9 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     """
     random = Random(f"bad day {seed}")
     size = FULL if random.random() < FULL_DAYS else SHORT
-    overloaded = Random(f"overload {seed}")
+    overloaded, shared = Random(f"overload {seed}"), Random(f"shared {seed}")
+    if shared.random() < SHARED_DAYS and size is SHORT:
+        size = SHARED
     if overloaded.random() < OVERLOAD_DAYS:
         size = OVERLOAD
     clusters = ("blue", "green") if random.random() < size.second_kubernetes else ("blue",)
@@ -264,14 +286,22 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         deletes_namespace=with_namespaces and random.random() < 0.25,
         size=size,
     )
+    if size is SHARED or Random(f"has budgets {seed}").random() < DAYS_WITH_BUDGETS:
+        plan = _with_budgets(plan, Random(f"budgets {seed}"))
     if size is OVERLOAD:
         acts = _overload(plan, overloaded)
+    elif size is SHARED:
+        acts = _shared(plan, shared)
+        plan, moves = _with_moves(plan, Random(f"moves {seed}"))
+        acts += moves
     else:
         plan, departures = _with_departures(plan, Random(f"departures {seed}"))
         acts = [*_people(plan, random), *_weather(plan, random), *departures]
         acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
         plan, moves = _with_moves(plan, Random(f"moves {seed}"))
         acts += moves
+    acts += _budget_edits(plan, Random(f"budget edits {seed}"))
+    plan = _with_calendar(plan, Random(f"calendar {seed}"))
     acts += _meddling(plan, Random(f"meddling {seed}"))
     plan, takeover = _with_takeover(plan, Random(f"takeover {seed}"))
     acts += takeover
@@ -291,7 +321,7 @@ def _policy(name: str, kafka: str, size: Size, random: Random) -> PolicyPlan:
     tiers = {}
     for number in range(count):
         share = users[number::count]
-        tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), size, random)
+        tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(size.levels), size, random)
     spec: dict[str, Any] = {"mode": "Enforce"}
     if random.random() < size.tight_budget:
         spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice(size.budget_seconds)}
@@ -399,6 +429,26 @@ def _with_departures(plan: Plan, random: Random) -> tuple[Plan, list[Act]]:
         Act(at + 45.0 * number, "delete tier", {"where": where, "tier": name})
         for number, name in enumerate(sorted(tiers)[:4])
     ]
+
+
+def _with_calendar(plan: Plan, random: Random) -> Plan:
+    """Entries that begin and end within minutes of midnight UTC, when every day begins."""
+    if random.random() >= DAYS_WITH_A_CALENDAR:
+        return plan
+
+    def entry() -> dict[str, Any]:
+        begin = random.randint(1, 5)
+        shares = {level: f"{random.choice((5, 20, 60))}%" for level in random.choice(CALENDARS)}
+        end = begin + random.randint(1, 8)
+        return {"from": f"00:{begin:02}", "to": f"00:{end:02}", "levels": shares}
+
+    def with_entries(spec: dict[str, Any]) -> dict[str, Any]:
+        entries = [entry() for _ in range(random.randint(1, 2))]
+        escalation = {**spec.get("escalation", {}), "calendar": {"entries": entries}}
+        return {**spec, "escalation": escalation} if "metrics" in spec else spec
+
+    policies = tuple(replace(one, spec=with_entries(one.spec)) for one in plan.policies)
+    return replace(plan, policies=policies)
 
 
 def _policy_edits(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
@@ -537,6 +587,112 @@ def _overload(plan: Plan, random: Random) -> list[Act]:
     acts += [
         _fault(plan, random, random.uniform(0.0, last)) for _ in range(random.choice((0, 1, 2)))
     ]
+    return acts
+
+
+# --- budgets --------------------------------------------------------------------------------------
+
+
+def _with_budgets(plan: Plan, random: Random) -> Plan:
+    """Members of two teams, a budget for each, and mostly one above both.
+
+    In a shared day, some members have no contract: only the budget limits them.
+    """
+
+    def shared(member: dict[str, Any]) -> dict[str, Any]:
+        member = {**member, "labels": {"team": random.choice(TEAMS)}}
+        if plan.size is SHARED and random.random() < 0.2:
+            del member["contract"]
+        return member
+
+    def with_budgets(policy: PolicyPlan) -> PolicyPlan:
+        tiers = {
+            name: {**spec, "members": [shared(member) for member in spec["members"]]}
+            for name, spec in policy.tiers.items()
+        }
+        named = "" if policy is plan.policies[0] else f"{policy.name}-"
+        above = random.choice((None, f"{named}retail", f"{named}retail"))
+        budgets = {
+            f"{named}{team}": _budget(
+                policy.name, random, {"selector": {"matchLabels": {"team": team}}}, parent=above
+            )
+            for team in TEAMS
+        }
+        if random.random() < 0.3:  # whose members are in a budget of their team, too
+            budgets[f"{named}all"] = _budget(policy.name, random, {"tiers": sorted(tiers)[:1]})
+        if above is not None:
+            budgets[above] = _budget(policy.name, random)
+        return replace(policy, tiers=tiers, budgets=budgets)
+
+    measured = [with_budgets(one) if "metrics" in one.spec else one for one in plan.policies]
+    return replace(plan, policies=tuple(measured))
+
+
+def _budget(
+    policy: str,
+    random: Random,
+    members: dict[str, Any] | None = None,
+    parent: str | None = None,
+) -> dict[str, Any]:
+    names = random.choice((("fetch",), KEYS, KEYS))
+    spec: dict[str, Any] = {"policyRef": {"name": policy}, "total": _total(names, random)}
+    if members is not None:
+        spec["members"] = members
+        percent, weight = random.choice((0, 5, 10, 20)), random.choice((1, 1, 3))
+        spec["share"] = {"minimumPercent": percent, "weight": weight}
+    if parent is not None:
+        spec["parent"] = {"name": parent}
+    return spec
+
+
+def _total(names: Collection[str], random: Random) -> dict[str, Any]:
+    return {name: f"{random.choice((20, 40, 80, 120))}M" for name in names}
+
+
+def _budget_edits(plan: Plan, random: Random) -> list[Act]:
+    """What people do to budgets, at times in the middle of a division or just before a kill."""
+    last = plan.storm_seconds - (CALM_SECONDS if plan.size is SHARED else 0.0)
+    acts: list[Act] = []
+    for policy in (one for one in plan.policies if one.budgets):
+        where, args = random.choice(plan.clusters), {"policy": policy.name}
+        for _ in range(random.randint(0, 4 if plan.size is SHARED else 2)):
+            at, name = random.uniform(5.0, last), random.choice(sorted(policy.budgets))
+            kind = random.choice(
+                (
+                    *("edit budget", "edit budget", "reparent budget", "delete budget"),
+                    *("create budget", "rename budget", "lose labels"),
+                )
+            )
+            what: dict[str, Any] = {} if kind == "lose labels" else {"budget": name}
+            if kind == "edit budget":
+                what["total"] = _total(policy.budgets[name]["total"], random)
+            if kind == "reparent budget":
+                what["parent"] = random.choice((None, "retail", *TEAMS))
+            acts.append(Act(at, kind, {"where": where, **args, **what}))
+            if plan.size is SHARED and random.random() < 0.25:
+                kill = {"slot": random.choice(plan.slots), "back_in": 3.0}
+                acts.append(Act(at + random.uniform(0.0, 60.0), "kill", kill, is_fault=True))
+    return acts
+
+
+def _shared(plan: Plan, random: Random) -> list[Act]:
+    """What members want changes a few times, then stays for as long as all need to settle."""
+    (policy,), last = plan.policies, plan.storm_seconds - CALM_SECONDS
+    level_of = {
+        member["user"]: tier["level"]
+        for tier in policy.tiers.values()
+        for member in tier["members"]
+    }
+    is_short = random.random() < 0.5  # all but L0 want more than there is, to the end
+    acts = []
+    for at in (1.0, *(random.uniform(60.0, last) for _ in range(random.randint(0, 3)))):
+        wants = {user: random.choice((0.0, 0.5, 2.0, 5.0, 10.0, 40.0)) for user in level_of}
+        if is_short:
+            wants = {user: 0.2 if level == "L0" else 40.0 for user, level in level_of.items()}
+        acts.append(Act(at, "demand", {"kafka": policy.kafka, "wants": wants}))
+    if random.random() < 0.3:
+        acts.append(_edit(plan, random, random.uniform(5.0, last)))
+    acts += [_fault(plan, random, random.uniform(0.0, last)) for _ in range(random.choice((0, 1)))]
     return acts
 
 

@@ -65,6 +65,8 @@ def _play(world: World) -> None:
     settles_within_seconds = SETTLES_WITHIN_SECONDS * (4 if slow else 1)
     if not _settle(world, settles_within_seconds, "the weather is fair again"):
         return
+    if not _share_again(world):
+        return
     world.note("EVERYTHING IS DELETED")
     for where, kubernetes in world.kubernetes.items():
         if plan.deletes_namespace:
@@ -74,6 +76,16 @@ def _play(world: World) -> None:
             if ref is not None:
                 kubernetes.delete(ref)
     _settle(world, GONE_WITHIN_SECONDS, "everything was deleted")
+
+
+def _share_again(world: World) -> bool:
+    """Let a policy be deleted while budgets limit its members; whether nothing was violated."""
+    shared = [one for one in world.plan.policies if one.budgets]
+    for policy in shared:
+        world.loads[policy.kafka].want(3.0, 0.0)
+        for where in world.kubernetes:
+            world.create_budgets(where, policy)
+    return _run(world, 60.0) if shared else True
 
 
 def _run(world: World, seconds: float) -> bool:

@@ -25,6 +25,7 @@ import tidegate_logic.readings as readings
 from tests.simulation import process
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube import api
+from tidegate_logic.contracts import budgets
 from tidegate_logic.contracts.desired import Desired
 from tidegate_logic.model import DeletionPolicy
 from tidegate_logic.quotas import budget, entity_plan, leaving, plan, steps
@@ -35,9 +36,9 @@ def a1_budget() -> None:
     """Undoes `free` in `deletion_plan` (quotas/plan.py): giving back is charged to the budget."""
     fixed = plan.deletion_plan
 
-    def deletion_plan(ours, quotas, *, policy, **rest):  # type: ignore[no-untyped-def]
+    def deletion_plan(wanted, ours, quotas, *, policy, **rest):  # type: ignore[no-untyped-def]
         if policy.deletion_policy is DeletionPolicy.RETAIN:
-            return fixed(ours, quotas, policy=policy, **rest)
+            return fixed(wanted, ours, quotas, policy=policy, **rest)
         return plan.make_plan(Desired(), ours, quotas, policy=policy, **rest)
 
     decide.deletion_plan = deletion_plan  # type: ignore[attr-defined]
@@ -234,9 +235,9 @@ def stale_samples() -> None:
     """Undoes the age of NIC samples and of client rates (readings.py)."""
     stale_nic()
     _edit(
-        readings._is_usable,
-        "fresh = abs(now_seconds - rate.at_seconds) <= stale_after_seconds",
-        "fresh = True",
+        readings.flows_of,
+        "return abs(now_seconds - at_seconds) <= stale_after_seconds",
+        "return True",
     )
 
 
@@ -288,6 +289,21 @@ def l0() -> None:
     )
 
 
+def budget_parent() -> None:
+    """Undoes the bound of a budget's parents (contracts/budgets.py): each has its own total only."""
+    _edit(budgets._Division._path, "path.append(parent)", "break")
+
+
+def budget_minimum() -> None:
+    """Undoes minimums (contracts/budgets.py): what is short is short for those of low levels."""
+    _edit(budgets._Division._claim, "* percent / 100", "* 0.0")
+
+
+def budget_hysteresis() -> None:
+    """Undoes the hysteresis of budgets (contracts/budgets.py): every other share is written."""
+    _edit(budgets._Division._divide, "settled(", "(lambda *_, now, **__: now)(")
+
+
 def headroom() -> None:
     """Undoes the share of raises that are not in force (throttle/raises.py): each has all headroom."""
     _edit(raises._Raiser.review, "if bucket.level is not level or", "if True or")
@@ -327,4 +343,7 @@ FIXES: dict[str, Callable[[], None]] = {
     "lease": lease_held,
     "L0": l0,
     "headroom": headroom,
+    "budget-parent": budget_parent,
+    "budget-minimum": budget_minimum,
+    "budget-hysteresis": budget_hysteresis,
 }

@@ -23,6 +23,7 @@ from tests.simulation.systems import QUOTA_KEYS, STANDS_STILL_SECONDS, Fault, Ka
 from tests.simulation.virtual_time import Scheduler, VirtualTime
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     QUOTA_OVERRIDES,
@@ -52,6 +53,7 @@ class World:
         self._uids = iter(range(1, 1_000_000))
         self._armed: list[Fault] = []
         self._meddlers: list[tuple[str, str, str, int | None]] = []
+        self.override_ends: list[float] = []
         self._takeovers: dict[str, Callable[[], None]] = {}  # by user: what is undone meanwhile
         self.kafkas = {
             policy.kafka: Kafka(policy.kafka, plan.before[policy.kafka]) for policy in plan.policies
@@ -161,6 +163,7 @@ class World:
                     fault.skip -= 1
                     return None
                 self._armed.remove(fault)
+                self.invariants.budgets.unsteady(fault.seconds)
                 return fault
         return None
 
@@ -184,6 +187,7 @@ class World:
             kafka.elect_leaders()
         for where, kubernetes in self.kubernetes.items():
             self._put_secrets(where)
+            self.delete_budgets(where)
             for raw in kubernetes.list_all(BROKER_BANDWIDTH_POLICIES):
                 if raw["spec"].get("suspend") or raw["spec"]["mode"] == "Observe":
                     self._edit_policy(where, raw["metadata"]["name"], suspend=False, mode="Enforce")
@@ -198,6 +202,7 @@ class World:
                 self.create_policy(where, policy)
                 for name in policy.tiers:
                     self._create_tier(where, name)
+                self.create_budgets(where, policy)
         for load in self.loads.values():
             self.scheduler.after(self.random.random() * load.scrape_seconds, load.scrape)
         late = min(10.0, self.plan.storm_seconds / 4)  # a day without any operator shows nothing
@@ -209,6 +214,8 @@ class World:
 
     def play(self, act: Act) -> None:
         self.note(f"ACT {act}")
+        if act.is_fault:
+            self.invariants.budgets.troubled(act)
         method: Callable[..., None] = getattr(self, "_" + act.kind.replace(" ", "_"))
         with suppress(
             TidegateError
@@ -298,12 +305,66 @@ class World:
             "expiresAt": self._rfc3339(lasts),
             "reason": "a bad day",
         }
+        self.override_ends.append(self.scheduler.now + lasts)
         self._create(where, QUOTA_OVERRIDES, f"{policy}-{user}", spec)
 
     def _delete_override(self, where: str, policy: str, tier: str = "") -> None:
         for raw in self.kubernetes[where].list_all(QUOTA_OVERRIDES):
             if raw["spec"]["policyRef"]["name"] == policy:
                 self.kubernetes[where].delete(ObjectRef.of(QUOTA_OVERRIDES, raw))
+
+    def create_budgets(self, where: str, policy: PolicyPlan) -> None:
+        """All budgets of the policy; two are of one second, as two of one file are."""
+        for name, spec in policy.budgets.items():
+            self._create(where, BANDWIDTH_BUDGETS, name, spec)
+
+    def delete_budgets(self, where: str) -> None:
+        """No budget limits anybody any more."""
+        for raw in self.kubernetes[where].list_all(BANDWIDTH_BUDGETS):
+            self.kubernetes[where].delete(ObjectRef.of(BANDWIDTH_BUDGETS, raw))
+
+    def _create_budget(self, where: str, policy: str, budget: str) -> None:
+        plan = next(one for one in self.plan.policies if one.name == policy)
+        self._create(where, BANDWIDTH_BUDGETS, budget, plan.budgets[budget])
+
+    def _delete_budget(self, where: str, policy: str, budget: str) -> None:
+        self._delete(where, BANDWIDTH_BUDGETS, budget)
+
+    def _edit_budget(self, where: str, policy: str, budget: str, **fields: Any) -> None:
+        ref = self.ref(where, BANDWIDTH_BUDGETS, budget)
+        if ref is not None:
+            self.kubernetes[where].edit(ref, lambda raw: raw["spec"].update(fields))
+
+    def _reparent_budget(self, where: str, policy: str, budget: str, parent: str | None) -> None:
+        def change(raw: JsonObject) -> None:
+            raw["spec"].pop("parent", None)
+            if parent is not None:
+                raw["spec"]["parent"] = {"name": parent}
+
+        ref = self.ref(where, BANDWIDTH_BUDGETS, budget)
+        if ref is not None:
+            self.kubernetes[where].edit(ref, change)
+
+    def _rename_budget(self, where: str, policy: str, budget: str) -> None:
+        """As people rename an object: with another name it is another one, and the younger."""
+        ref = self.ref(where, BANDWIDTH_BUDGETS, budget)
+        if ref is not None:
+            spec = self.kubernetes[where].get(ref)["spec"]
+            self.kubernetes[where].delete(ref)
+            self._create(where, BANDWIDTH_BUDGETS, f"{budget}-again", spec)
+
+    def _lose_labels(self, where: str, policy: str) -> None:
+        """Half of all members are of no team any more, in one edit of each tier."""
+
+        def change(raw: JsonObject) -> None:
+            for member in raw["spec"]["members"][::2]:
+                member.pop("labels", None)
+
+        for tier in next(one for one in self.plan.policies if one.name == policy).tiers:
+            self._edit_tier(where, tier, change)
+
+    def _demand(self, kafka: str, wants: dict[str, float]) -> None:
+        self.loads[kafka].demand(wants)
 
     def _edit_policy(self, where: str, policy: str, **fields: Any) -> None:
         ref = self.ref(where, BROKER_BANDWIDTH_POLICIES, policy)
@@ -399,7 +460,12 @@ class World:
 
     def _watch_again(self, process: Process) -> None:
         """What kopf does after a gap: it brings all that is there; deletions are lost."""
-        for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES):
+        for kind in (
+            BROKER_BANDWIDTH_POLICIES,
+            BUSINESS_TIERS,
+            QUOTA_OVERRIDES,
+            BANDWIDTH_BUDGETS,
+        ):
             for raw in process.kubernetes.list_all(kind):
                 process.deliver("PUT", kind, raw)
 

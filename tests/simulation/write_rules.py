@@ -76,6 +76,7 @@ class WriteRules:
         self._loop: dict[str, Any] = {}
         # when something else than a raise by load last changed what clients may send
         self._disturbed_at: dict[str, float] = defaultdict(float)
+        self.edited_at: dict[str, float] = defaultdict(float)  # the same without any raise of ours
         self._suspended_at: dict[tuple[str, str], float] = {}
         self._generations: dict[tuple[str, str, str], int] = {}
         self._unanswered: set[str] = set()
@@ -85,7 +86,7 @@ class WriteRules:
 
     def disturbed(self, kafka: str) -> None:
         """Note that limits, quotas or leaders were changed by others than the operator."""
-        self._disturbed_at[kafka] = self._world.scheduler.now
+        self._disturbed_at[kafka] = self.edited_at[kafka] = self._world.scheduler.now
 
     def forget_charges(self, kafka: str) -> None:
         """Begin to count again: the operator does not know whether its last write was done."""
@@ -211,7 +212,7 @@ class WriteRules:
         """Under a load that does not change, raises by load never lead over a limit."""
         now, load = self._world.scheduler.now, self._world.loads.get(kafka.name)
         if any(change.is_raise and not change.raises_by_load for change in changes):
-            self.disturbed(kafka.name)
+            self._disturbed_at[kafka.name] = now
         if load is None or not any(change.raises_by_load for change in changes):
             return
         steady_since = max(load.changed_at, self._disturbed_at[kafka.name])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -47,6 +48,30 @@ def test_a_day_among_others_is_the_day_that_it_is_alone() -> None:
     assert f"seed 7: digest {alone}" in among.splitlines()
 
 
+def test_each_protection_can_be_taken_out() -> None:
+    """Each in a copy of one process: nothing puts them back. One whose code has other words fails."""
+    each = """
+        import os
+        from tests.simulation.without_fix import FIXES
+
+        for name, undo in FIXES.items():
+            if not os.fork():
+                undo()
+                os._exit(0)
+            assert os.wait()[1] == 0, name
+        print(len(FIXES))
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", dedent(each)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 30
+
+
 def test_a_defect_is_found_and_its_day_is_made_smaller() -> None:
     run = simulate("--seeds", "100", "--without", "A4")
     assert run.returncode == 1
@@ -71,12 +96,15 @@ def test_a_throttle_that_was_never_recorded_is_found() -> None:
         ("write-budget", 5, "and the write budget is"),
         ("L0", 45, "below its contract of"),
         ("claim-epoch", 18, "had taken over"),
-        ("lease", 45, "without its Lease"),
+        ("lease", 400, "without its Lease"),
         ("restored-memory", 20, "was restored"),
         ("holds", 125, "is suspended"),
         ("headroom", 231, "by raises"),
         ("mute-throttle", 175, "s are allowed"),
         ("stale-nic", 258, "samples"),
+        ("budget-parent", 61, "left for its members"),
+        ("budget-hysteresis", 190, "under steady demand"),
+        ("budget-minimum", 1010, "its minimum is"),
         ("A11-window", 42, "and no one confirmed it"),
     ],
 )
@@ -129,6 +157,8 @@ PEOPLE = {
     *("confirm removal", "create override", "create policy", "create tier", "delete member"),
     *("delete override", "delete policy", "delete tier", "edit contract", "edit limit", "load"),
     *("observe", "replace claim", "suspend", "touch tier"),
+    *("create budget", "delete budget", "demand", "edit budget", "lose labels"),
+    *("rename budget", "reparent budget"),
     *("move", "cancel moves", "throttle by others", "edit replication"),
 }
 
@@ -177,6 +207,7 @@ def test_two_hundred_days_have_every_size_of_installation() -> None:
     assert sum(day.deletes_namespace for day in drawn) >= 20
     assert sum("metrics" in policy.spec for policy in policies) >= 15
     assert sum("replication" in policy.spec for policy in policies) >= 40
+    assert sum(bool(policy.budgets) for policy in policies) >= 10
     assert sum(may_spend_its_budget(policy) for policy in policies) >= 5
 
 

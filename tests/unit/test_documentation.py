@@ -47,6 +47,14 @@ def command_names(group: Any, before: str = "") -> Iterator[str]:
             yield f"{before}{name}"
 
 
+def test_the_first_example_looks_before_it_acts() -> None:
+    spec = yaml.safe_load((CHECKOUT / "examples" / "00-policy.yaml").read_text())["spec"]
+    assert spec["mode"] == "Observe"
+    assert set(spec["kafka"]) == {"bootstrapServers"}  # no ZooKeeper
+    assert spec["metrics"]["preset"] == "NodeExporter"
+    assert spec["brokers"]["egress"]["limit"] == "100M"
+
+
 _NAMES = "|".join(command_names(typer.main.get_command(app)))
 _COMMAND = re.compile(rf"(?:^|/|&& |\| |`)tidegate ((?:{_NAMES})\b[^`\n]*)", re.MULTILINE)
 _LINE = re.compile(r"(?:^|bin/|&& |\| )tidegate ([^`\n]*)", re.MULTILINE)
@@ -131,7 +139,8 @@ def test_an_object_that_is_shown_would_be_accepted(document: dict[str, Any]) -> 
     assert document["apiVersion"] == API_VERSION
     parse_object(document, strict=True)
     kind = next(kind for kind in KINDS if kind.kind == document["kind"])
-    crd = yaml.safe_load((CHECKOUT / "crds" / f"{GROUP}_{kind.plural}.yaml").read_text())
+    path = CHECKOUT / "crds" / f"{GROUP}_{kind.plural}.yaml"
+    crd = yaml.load(path.read_text(), yaml.CSafeLoader)
     (version,) = crd["spec"]["versions"]
     schema = without_other_fields(version["schema"]["openAPIV3Schema"])
     assert [error.message for error in Draft202012Validator(schema).iter_errors(document)] == []

@@ -5,6 +5,7 @@ the probe names stuck threads.
 import asyncio
 import dataclasses
 import gc
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from kopf._core.engines.probing import health_reporter
 from kubernetes.client import ApiClient, Configuration
 
 from tests.unit.hands import Hands
+from tidegate import main
 from tidegate.control.runtime import VitalSigns
 from tidegate.errors import UserActionRequired
 from tidegate.kube.api import (
@@ -129,6 +131,68 @@ def test_every_kind_is_watched_and_nothing_makes_kopf_write_to_an_object(
         == registry._indexing.get_all_handlers()
         == []
     )
+
+
+class Watching:
+    """An Operator whose kinds a test sets, and a kopf that runs until its stop flag is raised."""
+
+    def __init__(self, registry: kopf.OperatorRegistry) -> None:
+        self.settings = SimpleNamespace(namespaces=(), identity="me")
+        self.context = SimpleNamespace(kinds=(BUSINESS_TIERS,))
+        self.registry = lambda: registry
+        self.runs = 0
+        self.during: Callable[[], object] = lambda: None
+
+    async def kopf(self, *, stop_flag: asyncio.Event, ready_flag: asyncio.Event, **_: Any) -> None:
+        self.runs += 1
+        ready_flag.set()
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.05, self.during)
+        await stop_flag.wait()
+        await asyncio.sleep(0.05)  # it ends its tasks
+
+
+@pytest.fixture
+def watching(registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch) -> Watching:
+    made = Watching(registry)
+    monkeypatch.setattr(kopf, "operator", made.kopf)
+    monkeypatch.setattr(main, "_LOOK_FOR_MORE_SECONDS", 0.01)
+    return made
+
+
+def _is_told_to_stop(watching: Watching) -> bool:
+    watched = watching.context.kinds
+    return asyncio.run(main._watch_kinds(watching, watched, None))  # type: ignore[arg-type]
+
+
+def test_a_kind_that_can_be_listed_again_ends_the_watches_for_new_ones(watching: Watching) -> None:
+    def more() -> None:
+        watching.context.kinds = (BUSINESS_TIERS, QUOTA_OVERRIDES)
+
+    watching.during = more
+    assert not _is_told_to_stop(watching)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_them_for_good_also_when_there_is_a_kind_more(
+    watching: Watching, number: signal.Signals
+) -> None:
+    def both() -> None:
+        signal.raise_signal(number)
+        watching.context.kinds = (BUSINESS_TIERS, QUOTA_OVERRIDES)
+
+    watching.during = both
+    assert _is_told_to_stop(watching)
+
+
+def test_a_kind_fewer_leaves_the_watches_as_they_are(watching: Watching) -> None:
+    def fewer_and_then_a_signal() -> None:
+        watching.context.kinds = ()
+        asyncio.get_running_loop().call_later(0.1, signal.raise_signal, signal.SIGTERM)
+
+    watching.during = fewer_and_then_a_signal
+    assert _is_told_to_stop(watching)
+    assert watching.runs == 1
 
 
 def test_the_probe_fails_while_a_policys_thread_is_stuck(

@@ -22,10 +22,12 @@ from tidegate.forwarder.metrics import ForwarderMetrics
 from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 from tidegate.queue_metrics import QueueReading
 from tidegate.settings import LogFormat, LogLevel
+from tidegate_logic.contracts.budgets import BudgetReport
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.contracts.overrides import Overridden
 from tidegate_logic.decision import Decision, LevelReport, LevelState
 from tidegate_logic.model import (
+    Budget,
     ClientRate,
     Direction,
     Entity,
@@ -44,6 +46,7 @@ from tidegate_logic.model import (
 from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.reasons import Reason
 from tidegate_logic.rollup_schedule import Due
+from tidegate_logic.throttle.calendar import LevelCalendar
 from tidegate_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -86,10 +89,21 @@ def busy() -> Telemetry:
     telemetry.lists.labels("BusinessTier", "failed").inc()
     telemetry.write_conflicts.labels("streaming", "orders", "Conflict").inc()
     telemetry.audit_lines.labels("written").inc()
+    telemetry.direct_readings.labels("streaming", "orders", "read").inc()
     telemetry.rollup_jobs.labels("streaming", "orders", "made").inc()
     telemetry.queues.put(POLICY, {"billing/unpaid": QUEUE})
     _throttled(telemetry)
-    held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))
+    held = Decision(
+        holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),),
+        calendar=(LevelCalendar(Level.L3, 0.2, None, None),),
+        budgets={
+            "streaming/search": BudgetReport(
+                Budget("streaming/search", {QuotaKey.CONSUMER_BYTE_RATE: 120_000_000}),
+                Reason.BUDGET_DIVIDED,
+                measured={Direction.EGRESS: 95_000_000.0},
+            )
+        },
+    )
     moving = Cluster.moving([(1, 2)], terms=FIXED)
     telemetry.replication_writes.labels("streaming", "orders", "topic").inc()
     telemetry.readings.put(

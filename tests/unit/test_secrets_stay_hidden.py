@@ -39,7 +39,7 @@ from tidegate.observe.connections import (
     zookeeper_connection,
 )
 from tidegate.observe.observation import KafkaCluster
-from tidegate.observe.trust import SecretData, Secrets
+from tidegate.observe.secrets_and_hosts import SecretData, Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import LogFormat, LogLevel
 

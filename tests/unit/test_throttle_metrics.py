@@ -9,11 +9,14 @@ import pytest
 from tests.unit.controller_logic.plant import MB, OUT, actor, simulated_cluster, want
 from tidegate.metrics import Telemetry
 from tidegate.throttle_metrics import PolicyReading
+from tidegate_logic.contracts.budgets import BudgetedMember, BudgetReport
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.contracts.overrides import Overridden
 from tidegate_logic.decision import Decision, LevelReport, LevelState
 from tidegate_logic.model import (
+    Budget,
     ClientRate,
+    Direction,
     Entity,
     Level,
     Member,
@@ -249,6 +252,35 @@ def test_an_override_that_applies_is_a_series_until_it_ends(watched: Watched) ->
     assert watched.value("override_expires_timestamp_seconds", override="backfill") == 2000
     watched.note(Decision(), None)
     assert watched.value("override_expires_timestamp_seconds", override="backfill") is None
+
+
+def test_a_budget_has_series_for_the_direction_that_it_limits_as_far_as_they_are_known(
+    watched: Watched,
+) -> None:
+    tier = Tier("streaming/batch", Level.L3, ())
+    members = tuple(
+        BudgetedMember(tier, Member(str(who.user), who), {}, {}, frozenset({OUT}), held_back)
+        for who, held_back in ((ETL, frozenset({OUT})), (PAY, frozenset[Direction]()))
+    )
+    search = BudgetReport(
+        Budget("streaming/search", {QuotaKey.CONSUMER_BYTE_RATE: 120 * MB}),
+        Reason.BUDGET_DIVIDED,
+        members=members,
+        measured={OUT: 95.0 * MB, Direction.INGRESS: 3.0 * MB},
+    )
+    watched.note(Decision(budgets={"streaming/search": search}), None)
+
+    def value(what: str, direction: str = "fetch") -> float | None:
+        return watched.value(f"budget_{what}", budget="search", direction=direction)
+
+    rates = [value(f"{what}_bytes_per_second") for what in ("total", "permitted", "measured")]
+    assert rates == [120 * MB, 0, 95 * MB]
+    assert value("members_held_back") == 1
+    assert value("total_bytes_per_second", "produce") is None
+    unread = replace(search, measured={}, reason=Reason.BUDGET_UNMEASURED)
+    watched.note(Decision(budgets={"streaming/search": unread}), None)
+    assert value("total_bytes_per_second") == 120 * MB
+    assert value("measured_bytes_per_second") is value("members_held_back") is None
 
 
 def test_a_policy_that_is_released_leaves_no_gauge_behind(watched: Watched) -> None:

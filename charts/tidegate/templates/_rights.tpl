@@ -1,14 +1,14 @@
 {{/* What the operator may do where it watches, and no more: the same as examples/rights/. */}}
 {{- define "tidegate.rules" -}}
 - apiGroups: [tidegate.io]
-  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
+  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides, bandwidthbudgets]
   verbs: [get, list, watch]
 # the finalizer by which a deleted policy gives its quotas back first
 - apiGroups: [tidegate.io]
   resources: [brokerbandwidthpolicies]
   verbs: [patch]
 - apiGroups: [tidegate.io]
-  resources: [brokerbandwidthpolicies/status, businesstiers/status, quotaoverrides/status]
+  resources: [brokerbandwidthpolicies/status, businesstiers/status, quotaoverrides/status, bandwidthbudgets/status]
   verbs: [patch]
 # whether a policy lets in the tiers of another namespace, by its labels; read only for policies that say Selector
 - apiGroups: [""]
@@ -102,7 +102,7 @@
 {{/* What rollup Jobs may do: read what their policy says, write down what they found, and start executors where that is allowed. */}}
 {{- define "tidegate.rollupRules" -}}
 - apiGroups: [tidegate.io]
-  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
+  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides, bandwidthbudgets]
   verbs: [list]
 # credentials for Prometheus
 - apiGroups: [""]

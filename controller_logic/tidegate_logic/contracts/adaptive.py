@@ -97,6 +97,7 @@ class AdaptiveRate:
     `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it.
     `throttled` is true while load holds it below its contract; then `in_force` is that contract, as
     the ledger has it. `expected` is set for reads from followers, whose spread is their reach.
+    `is_cap` = nobody was promised it, a budget alone allows it.
     """
 
     entity: Entity
@@ -108,6 +109,7 @@ class AdaptiveRate:
     throttled: bool = False
     form: RateForm = RateForm.PER_PARTITION
     expected: ExpectedReads | None = None
+    is_cap: bool = False
 
     @property
     def key(self) -> RateKey:
@@ -122,7 +124,7 @@ class AdaptiveRate:
 
     @property
     def lowest(self) -> int:
-        """What Mean would set."""
+        """The value of method Mean, in bytes per second."""
         return self.value_at(0)
 
     @property
@@ -215,7 +217,8 @@ def adapt(given: AdaptiveInput, flows: Flows, memory: Adaptations) -> dict[RateK
     """The share of every rate, moved where measurements say so; all others are forgotten.
 
     `flows` are the usable client rates of the readings. A rate that memory lacks (a new operator)
-    starts where the quota in force says, without one at Max.
+    starts where the quota in force says, without one at Max: a promise is not broken until more is
+    known, and a budget, which starts at Mean, is not exceeded.
     """
     law = _AdaptiveController(given, flows)
     return {rate.key: law.adapted(rate, memory.get(rate.key)) for rate in given.rates}
@@ -302,7 +305,8 @@ class _AdaptiveController:
             expected = rate.expected is not None and not (
                 rate.expected.was_measured and share is not None
             )
-            found = ADAPTIVE_SHARES if share is None else share
+            start = 0 if rate.is_cap else ADAPTIVE_SHARES
+            found = start if share is None else share
             return Adaptation(found, rate.scene, self._now_seconds, is_expected=expected)
         scene = rate.scene
         if scene != was.scene or was.steady_since_seconds > self._now_seconds:
@@ -320,7 +324,7 @@ class _AdaptiveController:
         return not self._is_worth_a_write(rate.value_of(known), in_force)
 
     def _sighting(self, rate: AdaptiveRate, in_force: int) -> Measurement | None:
-        """All brokers that lead for it; None where any of them reports nothing usable."""
+        """All brokers that lead for it; None if any of them reports nothing usable."""
         flows = self._flows.of(rate.key)
         rates: dict[int, float] = {}
         throttled: set[int] = set()
@@ -563,7 +567,14 @@ def _rates(
             if (rate := contract.byte_rate(key)) is not None:
                 in_force, throttled = _standing(stored, direction, policy)
                 yield AdaptiveRate(
-                    member.entity, direction, rate, spread, spread.leading, in_force, throttled
+                    member.entity,
+                    direction,
+                    rate,
+                    spread,
+                    spread.leading,
+                    in_force,
+                    throttled,
+                    is_cap=member.override is None and key in contract.override_only_keys,
                 )
 
 

@@ -101,7 +101,7 @@ class Admission:
 def admit(policy: Policy, tiers: tuple[Tier, ...] | None) -> Admission:
     """Leave out the members that the policy does not allow, and report on each.
 
-    A policy that is being deleted gives everything back, so there is nothing to leave out.
+    A policy that is being deleted restores everything, so there is nothing to leave out.
     """
     if policy.allowed is None or tiers is None or policy.deleting:
         return Admission(tiers)

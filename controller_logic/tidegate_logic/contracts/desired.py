@@ -71,7 +71,7 @@ _NOT_COUNTED = frozenset(
 class MemberReport:
     """One member after the pass. Rates are bytes per second.
 
-    `scaling` is what scales its contract, None where nothing is promised. `wording` is what
+    `scaling` is what scales its contract, None if nothing is promised. `wording` is what
     `message` says, None = what is promised. `in_force` is what stands per broker once the pass's
     writes are applied, None = what is promised.
     """
@@ -117,7 +117,7 @@ class MemberReport:
 
     @property
     def spread(self) -> LeaderSpread | None:
-        """How the leaders of its topics lie; None where it has none or the leaders are unknown."""
+        """How the leaders of its topics lie; None if it has none or the leaders are unknown."""
         return self.scaling.spread if self.scaling is not None else None
 
     @property
@@ -200,8 +200,8 @@ def _promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -
         return MemberReport(tier, member, scaling, MemberState.UNLIMITED, Reason.IN_SYNC, words)
     if tier.throttled and not member.exempt and throttled_rates(tier, member) is None:
         words = (
-            f"{promise_of(contract, scaling)}; never throttled: its tier gives no throttled "
-            f"rate {contract.form.value}"
+            f"{promise_of(contract, scaling)}; never throttled: its tier has no throttled rate "
+            f"{contract.form.value}"
         )
         return MemberReport(tier, member, scaling, _CONTRACT, Reason.NO_THROTTLED_RATE, words)
     return MemberReport(tier, member, scaling, _CONTRACT, _AS_PROMISED)
@@ -210,8 +210,8 @@ def _promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -
 def overlapping_report(report: MemberReport, owner: MemberReport) -> MemberReport:
     """What is said of a member whose entity another one named first."""
     words = (
-        f"{report.entity} is managed by {owner.tier_key}, member {owner.member_name} already; "
-        f"this member changes nothing"
+        f"{report.entity} is already managed by {owner.tier_key}, member {owner.member_name}; this "
+        "member changes nothing"
     )
     return MemberReport(
         report.tier, report.member, None, MemberState.OVERLAPPING, Reason.OVERLAPPING, words
@@ -254,7 +254,7 @@ class Desired:
         return entity in self.owners or entity in self.defaults
 
     def promise_of(self, entity: Entity) -> Promise | None:
-        """What the entity should have now; None where it is not named."""
+        """What the entity should have now; None if it is not named."""
         owner = self.owners.get(entity)
         return self.defaults.get(entity) if owner is None else self._now(entity, owner.promise)
 
@@ -336,6 +336,41 @@ def desired(
     return Desired(tuple(members), owners, defaults, scalings)
 
 
+# What was wanted in the last pass, while what it follows from stays as it is.
+#
+# A member's report depends on contracts and leaders, not on the moment, and most passes change
+# neither. It is no more than a copy of what would be made again: a lost memory costs time only.
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is wanted, and all that it follows from."""
+
+    basis: tuple[object, ...]
+    wanted: Desired
+
+
+def standing_of(
+    policy: Policy,
+    tiers: tuple[Tier, ...],
+    leaders: Leaders | None,
+    reads: Reads | None,
+    last: Standing | None,
+) -> Standing:
+    """`desired` where no share is measured; the `last` one if nothing changed since."""
+    topology = None if leaders is None else leaders.topology
+    basis = (
+        policy.deleting,
+        policy.scaling,
+        policy.defaults,
+        tiers,
+        *(() if topology is None else (topology.brokers, topology.topics, topology.selection)),
+    )
+    if last is not None and last.basis == basis:
+        return last
+    return Standing(basis, desired(policy, tiers, leaders, reads=reads))
+
+
 # defaults.metering: a quota for Kafka's default user that never binds, so that bytes are counted.
 #
 # Brokers meter only what has a quota, so without one it is not known who fills a NIC. The quota is
@@ -351,12 +386,12 @@ DEFAULT_USER = Entity(user=Default.DEFAULT)
 NEVER_BINDS = MAX_BYTE_RATE
 # why no quota is written for the default user
 SOMEBODY_ELSES = (
-    "somebody else has set one, which stays, and meters in each direction that it names"
+    "another writer has set one, which stays, and meters in each direction that it names"
 )
 HIDES_DECLARED = "it would hide the quotas on client ids alone that the policy or its tiers declare"
 HIDES_STORED = (
-    "it would hide quotas on client ids alone, which stand in Kafka. Move those to "
-    "users, or do without"
+    "it would hide quotas on client ids alone, which exist in Kafka. Move those to users, or "
+    "leave metering off"
 )
 
 _WITHHELD = (

@@ -74,7 +74,7 @@ class Reads:
 
     @classmethod
     def of_topology(cls, leaders: Leaders | None) -> "Reads | None":
-        """None where leaders serve all reads, or it is not known whether they do."""
+        """None if leaders serve all reads, or it is not known whether they do."""
         selection = None if leaders is None else leaders.topology.selection
         if leaders is None or selection is None or not (selection.by_rack | selection.otherwise):
             return None
@@ -87,7 +87,7 @@ class Reads:
         return frozenset(rack for one, rack in self._selection.racks.items() if one in live)
 
     def of(self, member: Member) -> FetchSpread | None:
-        """The member's reads; None where only the leaders of its topics serve them."""
+        """The member's reads; None if only the leaders of its topics serve them."""
         key = member.topics, member.racks
         if key not in self._known:
             spread = self._of_topics(*key) if member.topics else self._of_all_brokers()

@@ -47,14 +47,14 @@ class Overridden:
     """The tiers with overrides laid over them. `tiers` None = the tiers were not known in full.
 
     `applied` has the override of every entity that has one; `not_applicable` by override key those
-    members that an override names and leaves alone. `next_expiry_seconds` is when the first of all
-    that still last ends; None = none lasts.
+    members that an override names and leaves alone. `next_change_seconds` is when the first of all
+    begins or ends; None = all are over.
     """
 
     tiers: tuple[Tier, ...] | None = None
     applied: Mapping[Entity, Override] = field(default_factory=dict)
     not_applicable: Mapping[str, tuple[NotApplicable, ...]] = field(default_factory=dict)
-    next_expiry_seconds: float | None = None
+    next_change_seconds: float | None = None
 
 
 def apply_overrides(
@@ -66,13 +66,17 @@ def apply_overrides(
     level, then the older one; one that does not fit the member's contract counts as absent for it.
     Of members that overlap only the first counts.
     """
-    lasting = [override for override in overrides if override.lasts(now_seconds)]
-    if not lasting:
-        return Overridden(tiers)
-    next_expiry_seconds = min(override.expires_at_seconds for override in lasting)
-    if tiers is None:
-        return Overridden(None, next_expiry_seconds=next_expiry_seconds)
-    return _OverrideApplication(lasting).over(tiers, next_expiry_seconds)
+    windows = [(override, override.window(now_seconds)) for override in overrides]
+    lasting = [one for one, window in windows if window is not None and window.has(now_seconds)]
+    changes = [
+        window.end_seconds if window.has(now_seconds) else window.begin_seconds
+        for _, window in windows
+        if window is not None
+    ]
+    unchanged = Overridden(tiers, next_change_seconds=min(changes, default=None))
+    if not lasting or tiers is None:
+        return unchanged
+    return _OverrideApplication(lasting).over(tiers, unchanged)
 
 
 class _OverrideApplication:
@@ -90,10 +94,10 @@ class _OverrideApplication:
         self._applied: dict[Entity, Override] = {}
         self._not_applicable: dict[str, list[NotApplicable]] = {}
 
-    def over(self, tiers: tuple[Tier, ...], next_expiry_seconds: float) -> Overridden:
+    def over(self, tiers: tuple[Tier, ...], unchanged: Overridden) -> Overridden:
         laid = tuple([self._tier(tier) for tier in tiers])
         not_applicable = {key: tuple(found) for key, found in self._not_applicable.items()}
-        return Overridden(laid, self._applied, not_applicable, next_expiry_seconds)
+        return replace(unchanged, tiers=laid, applied=self._applied, not_applicable=not_applicable)
 
     def _tier(self, tier: Tier) -> Tier:
         members = tuple([self._member(tier, member) for member in tier.members])

@@ -65,7 +65,7 @@ class RateBasis:
 
 
 def scaling_of(member: Member, contract: Contract, leaders: Leaders | None) -> RateBasis | None:
-    """The basis of the contract; None where leaders or topics it needs are not known in full."""
+    """The basis of the contract; None if leaders or topics it needs are not known in full."""
     if contract.form is RateForm.TOTAL:
         return RateBasis(1)
     if leaders is None:
@@ -142,7 +142,7 @@ Cuts = Mapping[tuple[str, QuotaKey], float]
 
 def limit_of_all(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
     """The sum of all brokers' limits in bytes/s; None = one has none, or no broker is known."""
-    each = [limits.of(broker).limit(DIRECTION_OF[key]) for broker in brokers]
+    each = [limits.of(broker).limit_of_rates(DIRECTION_OF[key]) for broker in brokers]
     known = [limit for limit in each if limit is not None]
     return sum(known) if known and len(known) == len(each) else None
 
@@ -153,7 +153,7 @@ def smallest_limit(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey
         (
             limit
             for broker in brokers
-            if (limit := limits.of(broker).limit(DIRECTION_OF[key])) is not None
+            if (limit := limits.of(broker).limit_of_rates(DIRECTION_OF[key])) is not None
         ),
         default=None,
     )
@@ -251,7 +251,7 @@ def advise(basis: AdviceBasis, before: Recommendations | None = None) -> Recomme
     """Advice on every byte rate that a contract names. `before` is what the last pass advised.
 
     Of members that overlap only the first counts. Leaders that move, brokers that die or come back
-    change no advice that was made on known leaders: they are looked at again with the next figures.
+    change no advice that was made on known leaders: they are reviewed again with the next figures.
     A recommendation that usage asks for as before stays even then, unless it was made for other
     limits or terms.
     """
@@ -333,7 +333,7 @@ class _Advisor:
         if problem is None and basis is None and self._before(wish) is None:
             return (
                 Reason.TOPOLOGY_INCOMPLETE,
-                "the partitions of its topics are not known in full, nor so a rate for each",
+                "not all partitions of its topics are known, so there is no rate for each",
             )
         return problem
 
@@ -463,15 +463,15 @@ def _unusable(figures: DirectionUsage | None, window: str) -> tuple[Reason, str]
     if figures.throttled_share > MOST_THROTTLED:
         measured_text = (
             f"it was below its contract for {figures.throttled_share:.0%} of {window}, so what it "
-            f"moved is not what it needs"
+            "transferred is not what it needs"
         )
         return Reason.USAGE_THROTTLED, measured_text
     if figures.p99_total <= 0:
         return (
             Reason.UNUSED,
             (
-                f"it moved nothing in 99 % of five minutes of {window}, which "
-                f"says nothing of what it needs"
+                f"it transferred nothing in 99 % of the five-minute windows of {window}, which "
+                "says nothing about what it needs"
             ),
         )
     return None

@@ -1,4 +1,4 @@
-"""Which members get no fetch quota because a share group (KIP-932) reads with them.
+"""Which members get no fetch quota because a share group (KIP-932) uses them.
 
 A broker that throttles a share fetch has locked the records already and sends none of them. They
 stay locked until the lock runs out, and each such round uses up one of the few delivery attempts of
@@ -40,7 +40,7 @@ Uses = Mapping[Entity, "ShareUse"]
 
 @dataclass(frozen=True, slots=True)
 class ShareUse:
-    """The share groups that read with one entity, and the shortest of their record locks.
+    """The share groups that use one entity, and the shortest of their record locks.
 
     `gone_since_seconds` is since when none of them is there any more; None = one is.
     """
@@ -51,13 +51,13 @@ class ShareUse:
 
     @property
     def words(self) -> str:
-        """`share group orders reads with it`."""
+        """`share group orders uses it`."""
         more = f" and {len(self.groups) - _SHOWN} more" if len(self.groups) > _SHOWN else ""
         what = "share group" if len(self.groups) == 1 else "share groups"
-        does = "reads" if len(self.groups) == 1 else "read"
+        does = "uses it" if len(self.groups) == 1 else "use it"
         if self.gone_since_seconds is not None:
-            does = f"read until less than {DWELL_SECONDS / 60:.0f} minutes ago"
-        return f"{what} {', '.join(self.groups[:_SHOWN])}{more} {does} with it"
+            does = f"used it until less than {DWELL_SECONDS / 60:.0f} minutes ago"
+        return f"{what} {', '.join(self.groups[:_SHOWN])}{more} {does}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Protection:
 
 
 def protect(observation: Observation, before: Uses) -> Protection:
-    """Take away the fetch quotas of members that share groups read with, or bound their mutes.
+    """Take away the fetch quotas of members that share groups use, or bound their mutes.
 
     `before` is what the last pass remembered. A policy that is being deleted protects no one.
     """
@@ -84,7 +84,7 @@ def protect(observation: Observation, before: Uses) -> Protection:
 
 
 def groups_of(member: Member, groups: Iterable[ShareGroup]) -> tuple[ShareGroup, ...]:
-    """Those that read with the member: by its client id, or because it names them."""
+    """Those that use the member: by its client id, or because it names them."""
     names, client_id = member.share_group_names, member.entity.client_id
     prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
     return tuple(
@@ -145,7 +145,10 @@ def _member(member: Member, uses: Uses, unknown_for: Mapping[Entity, StoredQuota
             "is never throttled in what it reads (shareGroups: Throttle changes that)"
         )
     elif is_unknown and not _has_one_of_ours(member, unknown_for or {}):
-        words = "its first fetch quota waits until it is known whether a share group reads with it"
+        words = (
+            "its first fetch quota waits until it is known whether a share group uses it "
+            "(tidegate doctor shows why it is not)"
+        )
     else:
         return member
     return replace(member, contract=_without_fetch(member.contract), protected=words)

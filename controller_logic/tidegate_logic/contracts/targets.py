@@ -169,27 +169,29 @@ class QuotaScalings:
         is_divided = form is _PER_PARTITION or form is _TOTAL
         if spread is None or not scaling.known or not (is_divided or member.topics):
             return scaling
-        return replace(scaling, fetch=self._fetching(scaling, form, spread, member.entity, known))
+        return replace(scaling, fetch=self._fetching(scaling, form, spread, member, known))
 
     def _fetching(
         self,
         scaling: QuotaScaling,
         form: RateForm | None,
         spread: FetchSpread,
-        entity: Entity,
+        member: Member,
         known: Adaptation | None,
     ) -> QuotaScaling:
         is_divided = form is _PER_PARTITION or form is _TOTAL
         if not is_divided or known is None or known.is_expected or spread.reach is None:
             on, basis, moving = spread.expected, spread.basis, scaling.moving
-            scale = self._expected(form, on, self._adaptations.get((entity, Direction.EGRESS)))
+            scale = self._expected(
+                form, on, self._adaptations.get((member.entity, Direction.EGRESS))
+            )
         else:
             on, basis = spread.reach, FetchBasis.MEASURED
             moving = _MOVING_FETCH if known.is_moving else _NO_KEYS
             scale = read_scale(form, on, known.share)
         return replace(
             scaling,
-            particulars=f"{scaling.particulars}{_MARKS[basis]}",
+            particulars=f"{scaling.particulars}{_mark(basis, member.racks)}",
             scale=scale,
             spread=on,
             certain=scaling.certain and spread.certain,
@@ -307,12 +309,24 @@ _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 _MOVING_FETCH = frozenset({_CONSUMER})
 
 # what a basis says of reads from followers; no topic has such a name
-_MARKS = {FetchBasis.LEADERS: "", FetchBasis.RACKS: " @racks", FetchBasis.MEASURED: MEASURED_MARK}
+_RACKS_MARK = " @racks"
+
+
+def _mark(basis: FetchBasis, racks: tuple[str, ...]) -> str:
+    if basis is FetchBasis.RACKS:
+        return f"{_RACKS_MARK}={_named(racks).strip()}"
+    return MEASURED_MARK if basis is FetchBasis.MEASURED else ""
 
 
 def by_reads(basis: str) -> bool:
     """Whether what was written on this basis was scaled by reads from followers."""
-    return any(mark in basis for mark in _MARKS.values() if mark)
+    return _RACKS_MARK in basis or MEASURED_MARK in basis
+
+
+def racks_edited(before: str, after: str) -> bool:
+    """Whether two bases name different racks; earlier versions recorded none."""
+    named = [basis.partition(f"{_RACKS_MARK}=")[2].partition(" ")[0] for basis in (before, after)]
+    return all(named) and named[0] != named[1]
 
 
 def promised_by(basis: str) -> str:
@@ -332,7 +346,8 @@ class Throttled:
 
     `predicted_mute_seconds` is the longest mute that it may cause. `floor` is the tier's throttled
     rate on the same leaders. `because` says why the value changes in this pass; None = it is the
-    same share of the contract as before. `rises` says whether the last change on load was a raise.
+    same share of the contract as before. `rises` says whether the last change on load was a raise,
+    `by_calendar` that the calendar alone keeps it there.
     """
 
     value: int
@@ -341,6 +356,7 @@ class Throttled:
     because: Reason | None = None
     rises: bool = False
     predicted_mute_seconds: float = 0.0
+    by_calendar: bool = False
 
 
 @value(frozen=True, slots=True)
@@ -501,7 +517,7 @@ def _override_only(scaling: QuotaScaling) -> QuotaScaling:
 
 
 def is_override_only(basis: str) -> bool:
-    """Whether only an override gave what was written on this basis."""
+    """Whether the quota written on this basis came from an override alone."""
     return basis.endswith(_OVERRIDE_ONLY)
 
 

@@ -1,7 +1,7 @@
 """Which topics of a DelayQueue are created, corrected, drained and deleted.
 
 A level topic is the queue's if it was forwarded for the queue, or has the settings that only a
-queue's topics have. One that is empty is adopted. Any other is taken by somebody else and left
+queue's topics have. One that is empty is adopted. Any other is taken by someone else and left
 alone, whatever the spec says.
 
 A topic that is not wanted any more is drained: it is forwarded like the others until nothing waits
@@ -104,7 +104,7 @@ class LevelDecision:
     """What is done now. `quiet` is to be remembered; without it, deletions only come later.
 
     `corrections` are settings to set. `kept` are topics of the queue that are unwanted and not
-    deleted yet. `taken` are topics of somebody else, each with why. `unknown` could not be read.
+    deleted yet. `taken` are topics of someone else, each with why. `unknown` could not be read.
     `is_done`: the queue is being deleted, and nothing is left to wait for.
     """
 
@@ -173,7 +173,7 @@ def decide_levels(
 
 
 def _ownership(topic: FoundTopic) -> str | None:
-    """Empty: the topic is the queue's. None: that is unknown. Else: why it is somebody else's."""
+    """Empty: the topic is the queue's. None: that is unknown. Else: why it is someone else's."""
     if topic.partitions != 1:
         return f"it has {topic.partitions} partitions, and a queue's topics have one"
     if topic.position_known and topic.position is not None:

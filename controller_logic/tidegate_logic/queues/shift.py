@@ -53,7 +53,8 @@ def crowded_brokers(
     known = {
         one.broker: nic
         for one in watched
-        if (nic := one.nics.get(Direction.EGRESS)) is not None and nic.known
+        for way, nic in one.nics.items()
+        if Direction.EGRESS in way.parts and nic.known
     }
     over = {broker for broker, nic in known.items() if nic.pressure is Pressure.OVER}
     still = {
@@ -65,8 +66,11 @@ def crowded_brokers(
 
 
 def waiting_helps(limits: BrokerLimits) -> bool:
-    """Whether a limit can be relieved by messages that wait: one of egress."""
-    return any(one.egress is not None for one in (limits.everywhere, *limits.exceptions.values()))
+    """Whether a limit can be relieved by messages that wait: one that egress counts against."""
+    return any(
+        one.limit_of_rates(Direction.EGRESS) is not None
+        for one in (limits.everywhere, *limits.exceptions.values())
+    )
 
 
 def next_pace(

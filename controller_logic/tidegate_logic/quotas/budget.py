@@ -22,7 +22,7 @@ from tidegate_logic.model import (
 )
 from tidegate_logic.quota_values import number_of
 from tidegate_logic.quotas.leaving import Unwanted
-from tidegate_logic.reasons import Reason
+from tidegate_logic.quotas.steps import FREE_RAISES
 
 Charged = tuple[tuple[float, int], ...]
 
@@ -106,10 +106,10 @@ def due_notifications(
 
 
 def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) -> Charged:
-    """What was spent within the last period, oldest first.
+    """Writes charged within the last period, oldest first.
 
-    What lies ahead, because the clock was set back, counts as spent now: it stays for one more
-    period at most, and is not forgotten either.
+    Those that lie in the future, because the clock was set back, count as spent now: they expire
+    after one more period at most.
     """
     return tuple(
         (min(at_seconds, now_seconds), count)
@@ -153,7 +153,7 @@ def _was_free(entry: LedgerEntry) -> bool:
     if entry.previous in (entry.written, entry.before):
         return True
     raised = (number_of(entry.previous) or 0) < (number_of(entry.written) or 0)
-    return raised and entry.reason is Reason.LEADERS_MOVED
+    return raised and entry.reason in FREE_RAISES
 
 
 def spend(charged: Charged, writes: Sequence[QuotaWrite], *, now_seconds: float) -> Charged:

@@ -172,7 +172,7 @@ def _changed(
 ) -> tuple[tuple[QuotaKey, str | None, str | None], ...]:
     """The keys that another writer changed, with what stands now and what should.
 
-    A contract that somebody else writes does no harm; where a throttle should be it does.
+    A contract that someone else writes does no harm; where a throttle should be it does.
     """
     if stored.ledger is None or stored.problem is not None:
         return ()

@@ -243,7 +243,7 @@ def notification(stored: StoredQuota) -> QuotaWrite | None:
         return None
     message = (
         f"{stored.entity}: its quotas stay as they are; brokers are notified of them once, because "
-        "it is not known that they were"
+        "they may not know them yet"
     )
     return QuotaWrite(
         stored.entity,
@@ -263,7 +263,7 @@ def forget_memory(stored: StoredQuota, kept: RestoredKeys) -> QuotaWrite:
     entries = stored.ledger.entries if stored.ledger is not None else _NO_ENTRIES
     left = {key: one for key, one in entries.items() if key in kept or not is_restored(one)}
     record = replace(stored.ledger, entries=left) if stored.ledger is not None and left else None
-    words = f"{stored.entity}: restored a quarter of an hour ago; the ledger remembers it no longer"
+    words = f"{stored.entity}: restored a quarter of an hour ago; the ledger no longer remembers it"
     return QuotaWrite(
         stored.entity, {}, stored, record, WriteKind.RECORD, Reason.GIVEN_BACK, words, charged=False
     )
@@ -360,10 +360,12 @@ _WHY = {
     Reason.ADOPTED: "taken over from another writer, whose value is kept in the ledger",
     Reason.CONTRACT_CHANGED: "the contract was changed",
     Reason.LEADERS_MOVED: "partition leaders moved",
-    Reason.ADAPTED: "measured rates ask for it, so that their total is the contract",
+    Reason.RACKS_CHANGED: "the racks that it reads in were changed",
+    Reason.ADAPTED: "measured rates call for it, to keep their total at the contracted rate",
     Reason.CONTRACT: "last step to the contracted rate",
     Reason.REPAIRED: "another writer changed it",
     Reason.THROTTLED: "throttled because a broker is over its limit",
+    Reason.CALENDAR: "limited by the policy's calendar",
     Reason.RELAXING: "raised into measured headroom",
     Reason.RELEASED: "back at the contracted rate",
     Reason.GIVEN_BACK: "restored to what it was before Tidegate",

@@ -147,7 +147,7 @@ def remembered(
 ) -> LedgerEntry | None:
     """What the ledger keeps of a quota of ours in whose place `text` stands from now on.
 
-    None where clients were limited by nothing, or still are limited: nothing is to be known then.
+    None if clients were limited by nothing, or still are limited: nothing is to be known then.
     """
     if (
         key not in BYTE_RATE_KEYS

@@ -276,6 +276,7 @@ def as_stored(plan: Plan, restored: Restored) -> Plan:
 
 
 def deletion_plan(
+    _wanted: Desired,
     ours: Mapping[Entity, StoredQuota],
     quotas: Mapping[Entity, StoredQuota],
     *,
@@ -370,6 +371,7 @@ def _refusal_words(reason: Reason, stored: StoredQuota | None) -> str:
 
 REMOVAL_WINDOW_SECONDS = 15 * 60
 CONFIRM_REMOVAL = "tidegate.io/confirm-removal"
+IF_INTENDED = "If that is intended"
 _SHOWN_CHARACTERS = 40
 
 # the ledger entries of the keys that each entity loses
@@ -427,7 +429,7 @@ def judge(
             note=Note(
                 Reason.GIVEN_BACK,
                 f"{len(new)} quotas are restored, as the annotation {CONFIRM_REMOVAL}={token} "
-                f"confirms. It is good once: what is removed later needs another",
+                "confirms. It is valid once: later removals need another",
             ),
         )
     kept = replace(kept, managed=((now_seconds, most),), left=dict.fromkeys(was.left, now_seconds))
@@ -558,9 +560,9 @@ def _held_note(policy: Policy, token: str, count: int, *, lately: int, most: int
     before = f", after {lately} in the last quarter of an hour" if lately else ""
     other = policy.confirmed_removal[:_SHOWN_CHARACTERS]
     message = (
-        f"{count} of {most} managed quotas would be restored{before}, more than "
-        f"removal.maxPercent ({policy.max_removal_percent} %) allows; none of the {count} is, all "
-        f"others follow their contracts. If this is meant, confirm these {count}, once: {command}"
+        f"{count} of {most} managed quotas would be restored{before}, more than removal.maxPercent "
+        f"({policy.max_removal_percent} %) allows. These {count} stay as they are; all others "
+        f"follow their contracts. {IF_INTENDED}, confirm these {count}, once: {command}"
     )
     if other:
         message += f" (its value now, {other}, does not confirm this removal)"

@@ -177,22 +177,22 @@ class DefaultEntityQuotas:
         policy: Policy,
         kept: Callable[[Entity], Set[QuotaKey]],
     ) -> None:
-        self._defaults = {
+        self.defaults = {
             entity: known
             for entity, stored in quotas.items()
             if entity.is_default and (known := _byte_rates(stored, policy, kept(entity)))
         }
 
     def __bool__(self) -> bool:
-        return bool(self._defaults)
+        return bool(self.defaults)
 
     def below(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
         """Per byte-rate key, the strongest default for the bucket; keys without one are absent."""
-        if not self._defaults:
+        if not self.defaults:
             return _NOTHING
         found: dict[QuotaKey, InheritedQuota] = {}
         for weaker in same_bucket_fallbacks(entity):
-            for key, inherited in self._defaults.get(weaker, _NOTHING).items():
+            for key, inherited in self.defaults.get(weaker, _NOTHING).items():
                 found.setdefault(key, inherited)
         return found
 

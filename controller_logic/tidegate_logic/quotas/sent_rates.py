@@ -7,7 +7,15 @@ have it, and only where a window may be full, the NIC's capacity is assumed.
 
 from math import ceil
 
-from tidegate_logic.model import DIRECTION_OF, Direction, Entity, Observation, Policy, QuotaKey
+from tidegate_logic.model import (
+    DIRECTION_OF,
+    KEY_OF,
+    Direction,
+    Entity,
+    Observation,
+    Policy,
+    QuotaKey,
+)
 from tidegate_logic.quotas.leaving import Restored
 from tidegate_logic.readings import Flows
 from tidegate_logic.reasons import Reason
@@ -27,14 +35,14 @@ class SentRates:
         self._restored = restored
         self._now_seconds = observation.now_seconds
         brokers = observation.topology.brokers if observation.topology is not None else frozenset()
-        self._capacity = {way: _capacity(observation.policy, brokers, way) for way in Direction}
+        self._capacity = {way: _capacity(observation.policy, brokers, way) for way in KEY_OF}
         unread = _unread(observation, brokers)
         silent = {
             way: {broker for broker in brokers if not flows.is_measured(broker, way)}
-            for way in Direction
+            for way in KEY_OF
         }
-        self._has_gap = {way: bool(silent[way] & unread) for way in Direction}
-        self._reports_none = {way: bool(silent[way]) for way in Direction}
+        self._has_gap = {way: bool(silent[way] & unread) for way in KEY_OF}
+        self._reports_none = {way: bool(silent[way]) for way in KEY_OF}
 
     def of(self, entity: Entity, key: QuotaKey) -> int | None:
         """None = nothing is to step down from, and a quota may be set at once.

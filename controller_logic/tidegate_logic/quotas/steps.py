@@ -11,7 +11,13 @@ entity says for the very same bucket, for there the same window goes on.
 
 from dataclasses import dataclass, replace
 
-from tidegate_logic.contracts.targets import Target, Throttled, by_reads, promised_by
+from tidegate_logic.contracts.targets import (
+    Target,
+    Throttled,
+    by_reads,
+    promised_by,
+    racks_edited,
+)
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
     MIN_BYTE_RATE,
@@ -411,6 +417,10 @@ def _may_stand_on_reads(standing: KeyState, rules: KeyRules) -> bool:
     return not rules.selection_known and entry is not None and by_reads(entry.basis)
 
 
+# a raise for one of these restores a contract on other brokers, so no budget has to pay for it
+FREE_RAISES = frozenset({Reason.LEADERS_MOVED, Reason.RACKS_CHANGED})
+
+
 def _cause(standing: KeyState, target: Target) -> Reason:
     entry, throttle = standing.entry, target.throttle
     if throttle is not None and throttle.because is not None and not standing.disturbed:
@@ -423,6 +433,8 @@ def _cause(standing: KeyState, target: Target) -> Reason:
         return Reason.RELEASED
     if entry.basis != target.basis and promised_by(entry.basis) != promised_by(target.basis):
         return Reason.CONTRACT_CHANGED
+    if racks_edited(entry.basis, target.basis):
+        return Reason.RACKS_CHANGED
     on_its_way_down = entry.reason is Reason.STEPPING and not _is_raise(standing.seen, target)
     if on_its_way_down or entry.reason is Reason.GIVEN_BACK:
         return Reason.CONTRACT
@@ -438,7 +450,7 @@ def _kind(cause: Reason, *, raises: bool) -> tuple[WriteKind, bool]:
         return WriteKind.FIRST, False
     if not raises:
         return WriteKind.LOWERING, True
-    return (WriteKind.RECOVERY, False) if cause is Reason.LEADERS_MOVED else (WriteKind.RAISE, True)
+    return (WriteKind.RECOVERY, False) if cause in FREE_RAISES else (WriteKind.RAISE, True)
 
 
 def _is_raise(seen: str | None, target: Target) -> bool:

@@ -115,7 +115,7 @@ def unread_words(strimzi: StrimziUsers) -> str:
 
 
 def writes_over_others(writes: Iterable[QuotaWrite], strimzi: StrimziUsers | None) -> bool:
-    """Whether a write changes a user's quota that somebody else changed since Tidegate wrote it.
+    """Whether a write changes a user's quota that someone else changed since Tidegate wrote it.
 
     That may have been the User Operator, after an edit of a KafkaUser that is not known yet. Never
     where the KafkaUsers are not known at all.

@@ -23,7 +23,7 @@ class InSync(NamedTuple):
 def in_sync_by_side(moves: Iterable[Move], lists: Items) -> dict[Side, list[InSync]]:
     """The listed partitions of these moves that each side carries for replicas in sync.
 
-    A partition that is filled on several brokers counts once. Partitions that somebody else put on
+    A partition that is filled on several brokers counts once. Partitions that someone else put on
     a list while nothing moves them are not among these: what they receive is not known.
     """
     found: dict[Side, list[InSync]] = {}

@@ -1,7 +1,7 @@
 """What replication moves: which replicas are being filled, how much is left, and how fast it goes.
 
 A replica that is not in sync fetches from the partition's leader until it is. It is there because
-somebody reassigns the partition, or because its broker comes back and catches up. Sizes of logs
+someone reassigns the partition, or because its broker comes back and catches up. Sizes of logs
 show how much is left; two readings of them show how fast it arrives and how fast the partition
 grows meanwhile. All amounts are bytes, times are seconds since the epoch.
 """

@@ -7,10 +7,11 @@ it from one that has no more. What replicas in sync have of a rate comes on top 
 `in_sync`): the NIC carries that anyway, and Kafka counts it first. All rates are bytes/s.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 from tidegate_logic.model import Level
 from tidegate_logic.replication.moves import (
@@ -80,7 +81,8 @@ class NicRoom:
     known now, and nothing that depends on it changes. `limit` None = this side has none.
     `throttled` are the levels held below their contracts that send there, `reducible` what each
     level sends there above its throttled rates. `promised` is what clients may use beyond the mean
-    soon, by raises that it does not show yet.
+    soon, by raises that it does not show yet. `is_shared` = the NIC is metered in both directions
+    as one, so all of this is of both sides.
     """
 
     limit: int | None = None
@@ -90,6 +92,7 @@ class NicRoom:
     throttled: frozenset[Level] = frozenset()
     reducible: Mapping[Level, float] = field(default_factory=dict)
     promised: float = 0.0
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class Rates:
     def through(
         self, kind: MoveKind, others: Mapping[Side, int] | None = None
     ) -> dict[Side, float]:
-        """The sum of one kind's flows through each side, each within the rates of somebody else."""
+        """The sum of one kind's flows through each side, each within the rates of someone else."""
         found: dict[Side, float] = {}
         for flow, rate in self.flows.items():
             if flow.kind is kind:
@@ -141,13 +144,11 @@ class Rates:
         return found
 
 
-def room_for(
-    nic: NicRoom, moves: Sequence[Move], terms: Terms, cut_to_percent: int
-) -> float | None:
+def room_for(nic: NicRoom, moved: float, terms: Terms, cut_to_percent: int) -> float | None:
     """What this side has for replication of these terms; infinite without limit, None = unknown.
 
-    Everything else is what the NIC carried less what the moves brought in the same time, and what
-    clients were promised.
+    Everything else is what the NIC carried less what replication `moved` in the same time (bytes/s,
+    see `moved_by`), and what clients were promised.
     Replication leaves MARGIN_PERCENT of the limit free below what cuts of clients aim at. What
     lower levels send above their throttled rates counts as room, and they make it: see `leaves_of`.
     While a more important level is throttled there is none.
@@ -160,10 +161,14 @@ def room_for(
     if any(rank_of(level) > rank for level in nic.throttled):
         return 0.0
     most = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
-    others = nic.bytes_per_second - moved_by(nic, moves) + nic.promised
+    others = nic.bytes_per_second - moved + nic.promised
     given = sum(amount for level, amount in nic.reducible.items() if rank_of(level) < rank)
     # where clients have no series they count by their quotas, which may be more than there is
-    return max(0.0, most - others) + min(given, others)
+    room = max(0.0, most - others) + min(given, others)
+    if not nic.is_shared:
+        return room
+    # the other side sees the same free bytes: each takes half of what is new
+    return max(0.0, moved + (room - moved) / 2)
 
 
 def moved_by(nic: NicRoom, moves: Sequence[Move]) -> float:
@@ -174,28 +179,37 @@ def moved_by(nic: NicRoom, moves: Sequence[Move]) -> float:
     return min(nic.bytes_per_second, arrived / nic.span_seconds)
 
 
-def leaves_of(
+class Taking(NamedTuple):
+    """What one kind of traffic will take on a side beyond what it moved; less than 0 = it gives."""
+
+    side: Side
+    terms: Terms
+    bytes_per_second: float
+
+
+def likely(terms: Terms, may: float, speeds: Iterable[float | None]) -> float:
+    """What traffic that `may` have so much will use, by its speeds: twice, or the floor if more.
+
+    What a disk or a rate of someone else holds back cannot use room.
+    """
+    wants = sum(inf if speed is None else _GROWTH * speed for speed in speeds)
+    return min(may, max(terms.minimum, wants))
+
+
+def takings_of(
     moves: Sequence[Move],
     terms: Mapping[MoveKind, Terms],
     nics: Mapping[Side, NicRoom],
     rates: Rates,
     others: Mapping[Side, int],
-    cut_to_percent: int,
     over: Sequence[Move] = (),
-) -> dict[Side, dict[Level, float]]:
-    """What replication leaves on each side to the levels below it, above their throttled rates.
+) -> Iterator[Taking]:
+    """What replication will take where NICs are known, with `others` the rates of someone else.
 
-    Each level's amount is what it and those below it may send there together. Replication takes
-    what its flows may have, but, as soon as their speed is known, no more than twice that, or the
-    floor where that is more: what a disk or a rate of somebody else (`others`) holds back cannot
-    use room. All of it is a mean over the same seconds, so it does not change because lower levels
-    give way; what moves that are `over` brought in these is replication's too. A level is there as
-    long as such replication passes.
+    What moves that are `over` brought in the time of a NIC's mean is replication's, too.
     """
-    found: dict[Side, dict[Level, float]] = {}
     for kind, one in terms.items():
-        below = [level for level in Level if rank_of(level) < one.priority.rank]
-        if one.mode is not ReplicationMode.FOLLOW or not below:
+        if one.mode is ReplicationMode.OFF:
             continue
         through = rates.through(kind, others)
         ended = by_side([move for move in over if move.kind is kind])
@@ -203,18 +217,32 @@ def leaves_of(
             nic = nics.get(side)
             if nic is None or nic.limit is None or nic.bytes_per_second is None:
                 continue
-            speeds = [move.newest_speed() for move in here]
-            likely = max(
-                one.minimum, sum(inf if speed is None else _GROWTH * speed for speed in speeds)
-            )
-            takes = min(through[side], likely) - moved_by(nic, [*here, *ended.get(side, ())])
-            leaves = found.setdefault(side, {})
-            for level in below:
-                if level not in leaves:
-                    lower = [given for low, given in nic.reducible.items() if low >= level]
-                    aim = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
-                    leaves[level] = aim - nic.bytes_per_second + sum(lower)
-                leaves[level] -= takes
+            uses = likely(one, through[side], (move.newest_speed() for move in here))
+            yield Taking(side, one, uses - moved_by(nic, [*here, *ended.get(side, ())]))
+
+
+def leaves_of(
+    takings: Iterable[Taking], nics: Mapping[Side, NicRoom], cut_to_percent: int
+) -> dict[Side, dict[Level, float]]:
+    """What is left on each side to the levels below those takings, above their throttled rates.
+
+    Each level's amount is what it and those below it may send there together. All of it is a mean
+    over the same seconds, so it does not change because lower levels give way. A level is there as
+    long as something more important passes that follows the load.
+    """
+    found: dict[Side, dict[Level, float]] = {}
+    for side, terms, takes in takings:
+        nic = nics.get(side, NicRoom())
+        below = [level for level in Level if rank_of(level) < terms.priority.rank]
+        if terms.mode is not ReplicationMode.FOLLOW or not below or nic.limit is None:
+            continue
+        leaves = found.setdefault(side, {})
+        for level in below:
+            if level not in leaves:
+                lower = [given for low, given in nic.reducible.items() if low >= level]
+                aim = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
+                leaves[level] = aim - (nic.bytes_per_second or 0.0) + sum(lower)
+            leaves[level] -= takes
     return found
 
 

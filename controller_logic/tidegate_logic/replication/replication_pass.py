@@ -5,9 +5,10 @@ The order of a pass:
     1. moves       replicas that are being filled, what is left, how fast it goes       moves
     2. rates       fair rates under the room of both sides of each move, floors first,  rates
                    and on top what replicas in sync have of them                        in_sync
-    3. throttles   lists and rates from that; small and early changes are left out      throttles
+    3. background  rates of tiered storage and log directories, of what that leaves     background
+       throttles   lists and rates from that; small and early changes are left out      throttles
     4. leftovers   what a dead tool left behind, removed where the policy asks for it   throttles
-    5. report      ETA and bottleneck, stalls, what somebody else set
+    5. report      ETA and bottleneck, stalls, what someone else set
 
 Nothing is written on incomplete knowledge: without an answer from the brokers everything stays,
 and where a NIC is not known its side keeps the rate that it has. Without moves, or with both kinds
@@ -20,11 +21,20 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from tidegate_logic.model import (
-    Direction,
     Level,
     ReplicationBeside,
     ReplicationOnNics,
 )
+from tidegate_logic.replication.background import (
+    DIRECTIONS,
+    INEFFECTIVE_AFTER_SECONDS,
+    Background,
+    above_since,
+    background_rates,
+    gives,
+    takings,
+)
+from tidegate_logic.replication.background import Flow as BackgroundFlow
 from tidegate_logic.replication.in_sync import (
     in_sync_by_side,
     known_rates,
@@ -60,8 +70,10 @@ from tidegate_logic.replication.rates import (
     moved_by,
     rank_of,
     room_for,
+    takings_of,
 )
 from tidegate_logic.replication.throttles import (
+    BACKGROUND_KEYS,
     EVERY_REPLICA,
     RATE_KEYS,
     ConfigChange,
@@ -72,6 +84,7 @@ from tidegate_logic.replication.throttles import (
     Resource,
     ResourceKind,
     broker_resource,
+    is_lasting,
     items_of,
     lists_after,
     lists_of,
@@ -103,7 +116,8 @@ class ReplicationInput:
     `now_seconds` is on a clock that never goes back, and on no other one: readings have their own.
     `seen` None = the brokers did not answer in full. `nics` lacks a side that has no limit and
     nothing known. `configs` are the throttles of the resources that `resources_of` names;
-    `scanned` those of the whole cluster, None = not looked at in this pass.
+    `scanned` those of the whole cluster, None = not looked at in this pass. `background` is what
+    is wanted and known beside replication.
     """
 
     now_seconds: float
@@ -115,6 +129,7 @@ class ReplicationInput:
     record: Items = field(default_factory=dict)
     clean_up_leftovers: bool = False
     scanned: Configs | None = None
+    background: Background = field(default_factory=Background)
 
 
 _Given = tuple[float, Mapping[Level, float]]
@@ -125,12 +140,13 @@ class ReplicationMemory:
     """What one pass hands to the next; if it is lost, only speeds and distances begin again.
 
     `written_at_seconds` is when each resource was written last, `seen_ours` what of ours was there
-    in the last pass, `removed` how often somebody took it away while it was wanted, `leftovers`
-    each value of somebody else: its text, since when it has been there, and when that was seen
+    in the last pass, `removed` how often someone took it away while it was wanted, `leftovers`
+    each value of someone else: its text, since when it has been there, and when that was seen
     last. `absent` is since when an item of the record has not been there. `given` is what each
     level sent above its throttled rates in the last minutes, with the time of each reading.
     `moves` are those of the last pass, `over` those that have ended lately. `unmeasured` are the
-    sides whose rate was set before it was known what replicas in sync have of it.
+    sides whose rate was set before it was known what replicas in sync have of it. `reset` is how
+    often someone took a background rate of ours away, `above` since when one does not hold.
     """
 
     progress: Progress = field(default_factory=dict)
@@ -143,6 +159,29 @@ class ReplicationMemory:
     moves: tuple[Move, ...] = ()
     over: tuple[Move, ...] = ()
     unmeasured: frozenset[Side] = frozenset()
+    reset: Mapping[BackgroundFlow, int] = field(default_factory=dict)
+    above: Mapping[BackgroundFlow, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundDecision:
+    """What one pass decided on background traffic.
+
+    `rates` is what each is to have, `in_force` what it will have of us. `lacking` are brokers whose
+    Kafka has no such rate, `unmeasured` those whose bytes are not known, so theirs stay;
+    `left_alone` where someone keeps taking ours away. In `ineffective` more passes than allowed.
+    """
+
+    rates: Mapping[BackgroundFlow, SideRate] = field(default_factory=dict)
+    in_force: Mapping[BackgroundFlow, int] = field(default_factory=dict)
+    others: tuple[OthersThrottle, ...] = ()
+    lacking: tuple[BackgroundFlow, ...] = ()
+    left_alone: tuple[BackgroundFlow, ...] = ()
+    ineffective: tuple[BackgroundFlow, ...] = ()
+
+    @property
+    def unmeasured(self) -> tuple[BackgroundFlow, ...]:
+        return tuple(flow for flow, rate in self.rates.items() if rate.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +190,7 @@ class ReplicationDecision:
 
     `changes` are made after `record` was written. `in_force` is the rate of each throttled side as
     it will be then. `beside` is what all of it means for clients, for the quotas of the next pass.
-    `left_alone` are resources where somebody keeps removing ours; `unknown` those of ours of which
+    `left_alone` are resources where someone keeps removing ours; `unknown` those of ours of which
     nothing is known, because their broker is down. `held` says why nothing was decided.
     """
 
@@ -168,6 +207,7 @@ class ReplicationDecision:
     unknown: tuple[Resource, ...] = ()
     beside: ReplicationOnNics = field(default_factory=dict)
     held: str = ""
+    background: BackgroundDecision = field(default_factory=BackgroundDecision)
 
     def of(self, kind: MoveKind) -> tuple[Move, ...]:
         return tuple([move for move in self.moves if move.kind is kind])
@@ -182,14 +222,27 @@ class ReplicationDecision:
         return tuple({stall.side: stall for stall in found}.values())
 
     @property
+    def throttles_replication(self) -> bool:
+        """Whether a list or rate of replication is ours, or may be."""
+        return any(not is_lasting(key) for keys in self.record.values() for key in keys)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything of ours is set for a while only, or on its way out."""
+        is_leaving = bool(self.record) and not self.background.rates
+        return bool(self.moves) or self.throttles_replication or is_leaving
+
+    @property
     def is_finished(self) -> bool:
         """Nothing of ours is left, or may be."""
         return not self.held and not self.changes and not self.record
 
 
-def resources_of(seen: ClusterReplication | None, record: Items) -> frozenset[Resource]:
-    """The brokers and topics whose throttles a pass has to know."""
-    found = set(record)
+def resources_of(
+    seen: ClusterReplication | None, record: Items, brokers: Iterable[int] = ()
+) -> frozenset[Resource]:
+    """The brokers and topics whose throttles a pass has to know; `brokers` in any case."""
+    found = {*record, *map(broker_resource, brokers)}
     for partition in () if seen is None else seen.partitions:
         found.add(topic_resource(partition.topic))
         found.update(broker_resource(broker) for broker in partition.replicas)
@@ -226,11 +279,26 @@ def decide_replication(
     rates = _rates(given, moves, over, ours)
     wanted = _wanted(given, moves, rates, ours, memory)
     left_alone = tuple(sorted(one for one, times in removed.items() if times > MOST_REPAIRS))
+    reset = _reset_by_others(given, ours, memory)
+    behind = _background_rates(given, moves, over, rates, ours)
     plan = plan_configs(
-        {one: keys for one, keys in wanted.items() if one not in left_alone},
+        with_items(
+            {one: keys for one, keys in wanted.items() if one not in left_alone},
+            _wanted_in_background(given, behind, reset, ours, memory),
+        ),
         given.configs,
         given.record,
     )
+    above = above_since(
+        given.background, _ours_in_background(given, ours), memory.above, given.now_seconds
+    )
+    ineffective = tuple(
+        flow
+        for flow, since in above.items()
+        if given.now_seconds - since >= INEFFECTIVE_AFTER_SECONDS
+    )
+    # clients are not spared for what a rate does not hold back
+    obeyed = {flow: rate for flow, rate in behind.items() if flow not in ineffective}
     in_force = _in_force(given.configs, plan)
     record, absent = _settled(plan.record, given, memory)
     found, leftovers = _leftovers(given, memory)
@@ -246,12 +314,20 @@ def decide_replication(
         {kind: estimate(kind, moves, throttled) for kind in MoveKind},
         (*plan.changes, *removals),
         record,
-        plan.others,
+        tuple(one for one in plan.others if not is_lasting(one.key)),
         found,
         due,
         left_alone,
         plan.unknown,
-        _beside(given, moves, over, rates, ours, _rates_of_others(plan)),
+        _beside(given, moves, over, rates, obeyed, ours, _rates_of_others(plan)),
+        background=BackgroundDecision(
+            behind,
+            _background_in_force(behind, given.configs, plan),
+            tuple(one for one in plan.others if is_lasting(one.key)),
+            given.background.lacking,
+            tuple(flow for flow, times in reset.items() if times > MOST_REPAIRS),
+            ineffective,
+        ),
     )
     kept = {
         resource: at_seconds
@@ -269,6 +345,8 @@ def decide_replication(
         moves,
         over,
         frozenset(side for side, rate in rates.sides.items() if rate.in_sync is None),
+        reset,
+        above,
     )
 
 
@@ -346,8 +424,7 @@ def _settled(
     return record, absent
 
 
-def _rate_of_ours(ours: Items, configs: Configs, side: Side) -> int | None:
-    resource, key = side_resource(side)
+def _rate_of_ours(ours: Items, configs: Configs, resource: Resource, key: str) -> int | None:
     texts = ours.get(resource, {}).get(key, frozenset())
     present = configs.get(resource, {}).get(key)
     return int(present) if present in texts and present is not None else None
@@ -361,14 +438,15 @@ def _rates(
         for move in moves
         if move.goes_on
         for side in move.sides
-        if (rate := _rate_of_ours(ours, given.configs, side)) is not None
+        if (rate := _rate_of_ours(ours, given.configs, *side_resource(side))) is not None
     }
 
     ended = by_side(over)
 
     def room(side: Side, here: Sequence[Move], terms: Terms) -> float | None:
-        both = [*here, *ended.get(side, ())]
-        return room_for(given.nics.get(side, _NO_ROOM), both, terms, given.cut_to_percent)
+        nic = given.nics.get(side, _NO_ROOM)
+        moved = moved_by(nic, [*here, *ended.get(side, ())])
+        return room_for(nic, moved, terms, given.cut_to_percent)
 
     mine = [move for move in moves if given.terms[move.kind].mode is not ReplicationMode.OFF]
     lists = with_items(lists_of(given.configs), wanted_lists(mine))
@@ -394,9 +472,10 @@ def _wanted(
     wanted: dict[Resource, dict[str, frozenset[str]]] = {}
     throttled: set[Side] = set()
     for side, rate in {**_may_lead(given, mine, rates), **rates.sides}.items():
-        text = _rate_text(given, side, rate, ours, memory, rank)
+        resource, key = side_resource(side)
+        before = _rate_of_ours(ours, given.configs, resource, key)
+        text = _rate_text(given, side, before, rate, memory, rank)
         if text is not None:
-            resource, key = side_resource(side)
             wanted.setdefault(resource, {})[key] = frozenset({text})
             throttled.add(side)
     # a list without a rate on either side throttles nothing
@@ -420,7 +499,7 @@ def _may_lead(given: ReplicationInput, moves: Sequence[Move], rates: Rates) -> d
                 continue
             room: float | None = inf
             if terms.mode is ReplicationMode.FOLLOW:
-                room = room_for(given.nics.get(side, _NO_ROOM), (), terms, given.cut_to_percent)
+                room = room_for(given.nics.get(side, _NO_ROOM), 0.0, terms, given.cut_to_percent)
             most = inf if terms.maximum is None else terms.maximum
             cap = most if room is None else min(room, most)
             floor = int(min(terms.minimum, most))
@@ -439,16 +518,15 @@ def _may_lead(given: ReplicationInput, moves: Sequence[Move], rates: Rates) -> d
 def _rate_text(
     given: ReplicationInput,
     side: Side,
+    before: int | None,
     rate: SideRate,
-    ours: Items,
     memory: ReplicationMemory,
     rank: int,
 ) -> str | None:
     """The rate to have in force; what is there where a change would be small, early or blind.
 
-    `rank` is that of the lowest priority of all moves.
+    `before` is the rate of ours that is there, `rank` that of the lowest priority of all moves.
     """
-    before = _rate_of_ours(ours, given.configs, side)
     if rate.held:
         return None if before is None else str(before)
     if rate.rate is None or before is None:
@@ -490,21 +568,130 @@ def _is_early(given: ReplicationInput, resource: Resource, memory: ReplicationMe
 def _removed_by_others(
     given: ReplicationInput, moves: Sequence[Move], ours: Items, memory: ReplicationMemory
 ) -> dict[Resource, int]:
-    """How often somebody took ours away from a resource that replication still passes."""
+    """How often someone took ours away from a resource that replication still passes."""
     passed = resources_of(given.seen, {}) if moves else frozenset()
     removed = {one: times for one, times in memory.removed.items() if one in passed}
     for resource, keys in memory.seen_ours.items():
         if resource not in passed or resource not in given.configs:
             continue
-        was = {key for key, items in keys.items() if items and not ours.get(resource, {}).get(key)}
+        was = {
+            key
+            for key, items in keys.items()
+            if items and not is_lasting(key) and not ours.get(resource, {}).get(key)
+        }
         ours_changed = resource in memory.written_at_seconds  # we may have removed it ourselves
         if was and not ours_changed:
             removed[resource] = removed.get(resource, 0) + 1
     return removed
 
 
+def _background_rates(
+    given: ReplicationInput,
+    moves: Sequence[Move],
+    over: Sequence[Move],
+    rates: Rates,
+    ours: Items,
+) -> dict[BackgroundFlow, SideRate]:
+    """The rates of background traffic, of what replication leaves."""
+    replication: dict[Side, float] = {}
+    for one in takings_of(moves, given.terms, given.nics, rates, {}, over):
+        replication[one.side] = replication.get(one.side, 0.0) + one.bytes_per_second
+    return background_rates(
+        given.background,
+        given.nics,
+        _ours_in_background(given, ours),
+        replication,
+        given.cut_to_percent,
+    )
+
+
+def _ours_in_background(given: ReplicationInput, ours: Items) -> dict[BackgroundFlow, int]:
+    return {
+        flow: rate
+        for flow in given.background.flows
+        if (rate := _rate_of_ours(ours, given.configs, *_setting_of(flow))) is not None
+    }
+
+
+def _setting_of(flow: BackgroundFlow) -> tuple[Resource, str]:
+    """Where the rate of background traffic is set."""
+    return broker_resource(flow[0]), BACKGROUND_KEYS[flow[1]]
+
+
+def _reset_by_others(
+    given: ReplicationInput, ours: Items, memory: ReplicationMemory
+) -> dict[BackgroundFlow, int]:
+    """How often someone took a rate of ours away that is wanted."""
+    found: dict[BackgroundFlow, int] = {}
+    for flow in given.background.flows:
+        resource, key = _setting_of(flow)
+        was = memory.seen_ours.get(resource, {}).get(key)
+        is_gone = resource in given.configs and was and not ours.get(resource, {}).get(key)
+        times = memory.reset.get(flow, 0)
+        if is_gone and resource not in memory.written_at_seconds:  # else it may be on its way
+            times += 1
+        if times:
+            found[flow] = times
+    return found
+
+
+def _wanted_in_background(
+    given: ReplicationInput,
+    rates: Mapping[BackgroundFlow, SideRate],
+    reset: Mapping[BackgroundFlow, int],
+    ours: Items,
+    memory: ReplicationMemory,
+) -> Items:
+    """The settings to have; what is not known, or not to be had, stays as it is."""
+    wanted: dict[Resource, dict[str, frozenset[str]]] = {}
+    unknown = {(broker, kind) for broker in _silent(given) for kind in given.background.terms}
+    for flow in {*rates, *unknown}:
+        resource, key = _setting_of(flow)
+        rate = rates.get(flow, SideRate(None, held=True))
+        text: str | None
+        if rate.held or reset.get(flow, 0) > MOST_REPAIRS:
+            text = given.configs.get(resource, {}).get(key)
+        else:
+            before = _rate_of_ours(ours, given.configs, resource, key)
+            terms = given.background.terms[flow[1]]
+            if terms.mode is ReplicationMode.FIXED:
+                text = str(rate.rate)
+            else:
+                side = Side(flow[0], DIRECTIONS[flow[1]])
+                text = _rate_text(given, side, before, rate, memory, terms.priority.rank)
+        if text is not None:
+            wanted.setdefault(resource, {})[key] = frozenset({text})
+    return wanted
+
+
+def _silent(given: ReplicationInput) -> frozenset[int]:
+    """Live brokers that did not say whether they have tiered storage."""
+    alive = frozenset() if given.seen is None else given.seen.brokers
+    return alive - given.background.brokers.keys()
+
+
+def _background_in_force(
+    rates: Mapping[BackgroundFlow, SideRate], configs: Configs, plan: ConfigPlan
+) -> dict[BackgroundFlow, int]:
+    """The rate of all of it once the plan's changes are made, no matter who set it."""
+    texts = _texts_after(configs, plan)
+    return {
+        flow: int(text) for flow in rates if (text := texts.get(_setting_of(flow), "")).isdecimal()
+    }
+
+
 def _in_force(configs: Configs, plan: ConfigPlan) -> dict[Side, int]:
     """The rate of each side once the plan's changes are made, no matter who set it."""
+    return {
+        side: int(text)
+        for (resource, key), text in _texts_after(configs, plan).items()
+        for side in (Side(int(resource.name), direction) for direction in RATE_KEYS)
+        if side_resource(side) == (resource, key) and text.isdecimal()
+    }
+
+
+def _texts_after(configs: Configs, plan: ConfigPlan) -> dict[tuple[Resource, str], str]:
+    """The settings of brokers once the plan's changes are made."""
     texts: dict[tuple[Resource, str], str] = {
         (resource, key): text
         for resource, values in configs.items()
@@ -517,16 +704,11 @@ def _in_force(configs: Configs, plan: ConfigPlan) -> dict[Side, int]:
                 texts[change.resource, change.key] = change.value
             else:
                 texts.pop((change.resource, change.key), None)
-    return {
-        side: int(text)
-        for (resource, key), text in texts.items()
-        for side in (Side(int(resource.name), direction) for direction in Direction)
-        if side_resource(side) == (resource, key) and text.isdecimal()
-    }
+    return texts
 
 
 def _rates_of_others(plan: ConfigPlan) -> dict[Side, int]:
-    """The rates that somebody else set where ours were wanted."""
+    """The rates that someone else set where ours were wanted."""
     return {
         Side(int(one.resource.name), direction): int(one.value)
         for one in plan.others
@@ -540,15 +722,22 @@ def _beside(
     moves: Sequence[Move],
     over: Sequence[Move],
     rates: Rates,
+    behind: Mapping[BackgroundFlow, SideRate],
     ours: Items,
     others: Mapping[Side, int],
 ) -> ReplicationOnNics:
-    """What replication means for clients on each side of a NIC that it passes."""
-    gives = _gives(given, moves, rates, ours)
-    leaves = leaves_of(moves, given.terms, given.nics, rates, others, given.cut_to_percent, over)
+    """What replication and background traffic mean for clients on each side that they pass."""
+    given_up = _gives(given, moves, rates, ours)
+    for side, amount in gives(given.background, behind, _ours_in_background(given, ours)).items():
+        given_up[side] = given_up.get(side, 0.0) + amount
+    taking = (
+        *takings_of(moves, given.terms, given.nics, rates, others, over),
+        *takings(given.background, behind),
+    )
+    leaves = leaves_of(taking, given.nics, given.cut_to_percent)
     return {
-        side: ReplicationBeside(gives.get(side, 0.0), leaves.get(side, {}))
-        for side in gives.keys() | leaves.keys()
+        side: ReplicationBeside(given_up.get(side, 0.0), leaves.get(side, {}))
+        for side in given_up.keys() | leaves.keys()
     }
 
 
@@ -565,7 +754,7 @@ def _gives(
             continue
         through = rates.through(kind)
         for side, here in by_side([move for move in moves if move.kind is kind]).items():
-            if _rate_of_ours(ours, given.configs, side) is None:
+            if _rate_of_ours(ours, given.configs, *side_resource(side)) is None:
                 continue
             keeps = terms.minimum if terms.priority is Priority.BELOW_L3 else through[side]
             amount = moved_by(given.nics.get(side, _NO_ROOM), here) - keeps
@@ -577,7 +766,7 @@ def _gives(
 def _leftovers(
     given: ReplicationInput, memory: ReplicationMemory
 ) -> tuple[tuple[OthersThrottle, ...], Mapping[tuple[Resource, str], tuple[str, float, float]]]:
-    """Throttles that nobody needs: somebody else's, while no partition is reassigned."""
+    """Throttles that nobody needs: someone else's, while no partition is reassigned."""
     if given.seen is not None and any(one.is_reassigned for one in given.seen.partitions):
         return (), {}
     if given.scanned is None:

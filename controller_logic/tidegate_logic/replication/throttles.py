@@ -1,10 +1,14 @@
-"""Kafka's replication throttles: what is wanted, what is ours, what is somebody else's, what to do.
+"""Kafka's replication throttles: what is wanted, what is ours, what is someone else's, what to do.
 
 A throttle has two halves: rates on brokers, and lists of replicas on topics. Kafka throttles only a
 replica that is on the list and out of sync, and counts what is on the list in sync as well (see
 `in_sync`). The record (kept beside the quotas' ledger) has what we may have written. It is written
 first, so a process that is killed at any point leaves nothing that is not in it. Taking away
 removes exactly that; a value that is not in the record stays as it is.
+
+Rates of background traffic are settings that people make for good. So theirs are replaced, the
+record has what was there before, and taking away puts that back. One that somebody changes after
+us is theirs: it stays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from tidegate_logic.model import Direction
+from tidegate_logic.model import BackgroundKind, Direction
 from tidegate_logic.replication.moves import Move, MoveKind, PartitionState, Side
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -21,7 +25,15 @@ LEADER_LIST = "leader.replication.throttled.replicas"
 FOLLOWER_LIST = "follower.replication.throttled.replicas"
 RATE_KEYS = {Direction.EGRESS: LEADER_RATE, Direction.INGRESS: FOLLOWER_RATE}
 LIST_KEYS = {Direction.EGRESS: LEADER_LIST, Direction.INGRESS: FOLLOWER_LIST}
+BACKGROUND_KEYS = {
+    BackgroundKind.REMOTE_COPY: "remote.log.manager.copy.max.bytes.per.second",
+    BackgroundKind.REMOTE_FETCH: "remote.log.manager.fetch.max.bytes.per.second",
+    BackgroundKind.LOG_DIRS: "replica.alter.log.dirs.io.max.bytes.per.second",
+}
 EVERY_REPLICA = "*"
+_LASTING = frozenset(BACKGROUND_KEYS.values())
+_RATES = _LASTING | frozenset(RATE_KEYS.values())
+_BEFORE = "before="  # an item of the record of a lasting rate: what was there before ours
 
 
 class ResourceKind(StrEnum):
@@ -50,7 +62,7 @@ def topic_resource(topic: str) -> Resource:
 
 
 KEYS = {
-    ResourceKind.BROKER: (LEADER_RATE, FOLLOWER_RATE),
+    ResourceKind.BROKER: (LEADER_RATE, FOLLOWER_RATE, *BACKGROUND_KEYS.values()),
     ResourceKind.TOPIC: (LEADER_LIST, FOLLOWER_LIST),
 }
 # resource -> key -> text, of the resource itself and no default; without it, it is not known
@@ -84,7 +96,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class OthersThrottle:
-    """A rate or a list that somebody else set: it stays as it is."""
+    """A rate or a list that someone else set: it stays as it is."""
 
     resource: Resource
     key: str
@@ -97,7 +109,7 @@ class OthersThrottle:
 
 def items_of(key: str, value: str) -> frozenset[str]:
     """The items of a list, or the text of a rate."""
-    if key in RATE_KEYS.values():
+    if key in _RATES:
         return frozenset({value})
     return frozenset(item.strip() for item in value.split(",") if item.strip())
 
@@ -207,7 +219,7 @@ def side_resource(side: Side) -> tuple[Resource, str]:
 class ConfigPlan:
     """What to change, and the record that has to be there before.
 
-    `others` are values that somebody else set where ours were wanted; `unknown` are resources of
+    `others` are values that someone else set where ours were wanted; `unknown` are resources of
     the record that nothing is known of now: a broker that is down keeps its rate.
     """
 
@@ -258,7 +270,9 @@ def _step(
     there = frozenset() if value is None else items_of(key, value)
     still_ours, foreign = there & ours, there - ours
     theirs = (OthersThrottle(resource, key, value or ""),) if foreign and want else ()
-    if key in RATE_KEYS.values():
+    if is_lasting(key):
+        return _lasting_step(resource, key, want, value, ours)
+    if key in _RATES:
         if foreign:
             return _Step((), frozenset(), theirs)
         if not want:
@@ -284,6 +298,39 @@ def _step(
     return _Step(tuple(changes), still_ours | added, theirs)
 
 
+def is_lasting(key: str) -> bool:
+    """Whether people set this for good, so that what was there before ours is put back."""
+    return key in _LASTING
+
+
+def before_of(items: Iterable[str]) -> str | None:
+    """What was there before a lasting rate of ours, by its items of the record; None = nothing."""
+    return next((one.removeprefix(_BEFORE) for one in items if one.startswith(_BEFORE)), None)
+
+
+def _lasting_step(
+    resource: Resource, key: str, want: frozenset[str], value: str | None, ours: frozenset[str]
+) -> _Step:
+    there = frozenset() if value is None else frozenset({value})
+    if there and there == want:
+        return _Step((), ours)
+    before, is_ours = before_of(ours), bool(there & ours)
+    if ours and value not in (None, before) and not is_ours:
+        if not want:
+            return _Step((), frozenset())
+        return _Step((), ours, (OthersThrottle(resource, key, value or ""),))
+    if not want:
+        if not is_ours:
+            return _Step((), frozenset())
+        if before is None:
+            return _Step((ConfigChange(resource, key, Operation.DELETE),), ours)
+        return _Step((ConfigChange(resource, key, Operation.SET, before),), ours)
+    before = before if ours else value
+    kept = frozenset() if before is None else frozenset({f"{_BEFORE}{before}"})
+    record = kept | (there & ours) | (want - {before})
+    return _Step((ConfigChange(resource, key, Operation.SET, *want),), record)
+
+
 def _joined(items: frozenset[str]) -> str:
     return ",".join(sorted(items, key=_by_number))
 
@@ -293,10 +340,12 @@ def _by_number(item: str) -> tuple[int, ...]:
 
 
 def others_of(present: Configs, record: Items) -> tuple[OthersThrottle, ...]:
-    """Every rate and list that is not ours, no matter who set it and why."""
+    """Every rate and list of replication that is not ours, no matter who set it and why."""
     found = []
     for resource in sorted(present):
         for key, value in sorted(present[resource].items()):
+            if is_lasting(key):
+                continue
             ours = record.get(resource, {}).get(key, frozenset())
             foreign = items_of(key, value) - ours
             if foreign or not value:
@@ -306,7 +355,7 @@ def others_of(present: Configs, record: Items) -> tuple[OthersThrottle, ...]:
 
 
 def removal_of(one: OthersThrottle, present: Configs) -> ConfigChange:
-    """What removes somebody else's throttle, and leaves what is ours beside it."""
+    """What removes someone else's throttle, and leaves what is ours beside it."""
     value = present.get(one.resource, {}).get(one.key)
     if value is None or value == one.value:
         return ConfigChange(one.resource, one.key, Operation.DELETE)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from tidegate_logic.model import Direction, Level, ReplicationBeside
+from tidegate_logic.model import Direction, Level, RateKey, ReplicationBeside
 from tidegate_logic.throttle.buckets import Bucket
 from tidegate_logic.throttle.input import (
     FAR_OVER,
@@ -18,10 +18,12 @@ from tidegate_logic.throttle.input import (
     RAMP,
     SATURATED,
     SEVERE,
+    WORTH_CUTTING,
     ThrottleInput,
     ThrottleSettings,
 )
 from tidegate_logic.throttle.nic_status import NicStatus, Pressure
+from tidegate_logic.value import value
 
 # One direction at one moment: NICs, buckets, and who could give how much where.
 
@@ -30,6 +32,7 @@ CUT_ORDER = (Level.L3, Level.L2, Level.L1)
 RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
 _NONE = ReplicationBeside()
 _NOTHING_COMES: Mapping[int, float] = {}
+_NO_CEILINGS: Mapping[RateKey, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,11 @@ class DirectionSnapshot:
     client rates; `blind` those of whose NIC nothing is known; `unknown_for_long` those blind ones
     that hold no raise up any more, because the policy asks for that. They still justify no cut.
     `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets
-    below their contracts by our decision. `deciding` are those whose raise was decided and is not
-    in force. `coming` is what each NIC will carry beyond its reading, in bytes/s: see `coming.py`.
-    `replication` is what is known of it on each broker that it passes.
+    below their contracts by our decision, `by_load` those that the calendar alone does not explain.
+    `deciding` are those whose raise was decided and is not in force. `coming` is what each NIC will
+    carry beyond its reading, in bytes/s: see `coming.py`. `replication` is what is known of it on
+    each broker that it passes. `ceilings` are the quotas in bytes/s that the calendar allows now,
+    of the rates that it limits.
     """
 
     now_seconds: float
@@ -52,15 +57,17 @@ class DirectionSnapshot:
     scrape_seconds: float
     nics: Mapping[int, NicStatus]
     tiers: Mapping[Level, tuple[Bucket, ...]]
-    cuttable: Mapping[tuple[int, Level], float]
+    cuttable: Mapping[Level, Mapping[int, float]]
     unmeasured: frozenset[int] = frozenset()
     unknown_for_long: frozenset[int] = frozenset()
     replication: Mapping[int, ReplicationBeside] = field(default_factory=dict)
     coming: Mapping[int, float] = field(default_factory=dict)
+    ceilings: Mapping[RateKey, int] = field(default_factory=dict)
     blind: frozenset[int] = field(init=False, repr=False, compare=False)
     forbids_raises: frozenset[int] = field(init=False, repr=False, compare=False)
     all_blind: bool = field(init=False, repr=False, compare=False)
     throttled: tuple[Bucket, ...] = field(init=False, repr=False, compare=False)
+    by_load: tuple[Bucket, ...] = field(init=False, repr=False, compare=False)
     deciding: tuple[Bucket, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,10 +85,25 @@ class DirectionSnapshot:
         object.__setattr__(self, "forbids_raises", blind - self.unknown_for_long)
         object.__setattr__(self, "all_blind", len(blind) == len(self.nics))
         object.__setattr__(self, "throttled", throttled)
+        by_load = throttled
+        if self.ceilings:
+            by_load = tuple(
+                [one for one in throttled if one.wanted < WORTH_CUTTING * self.ceiling_of(one)]
+            )
+        object.__setattr__(self, "by_load", by_load)
 
     def can_give(self, broker: int, levels: Iterable[Level] = CUT_ORDER) -> float:
         """What these levels send there above their floors, in bytes/s."""
-        return sum(self.cuttable.get((broker, level), 0.0) for level in levels)
+        return sum([self.cuttable[level].get(broker, 0.0) for level in levels])
+
+    def ceiling_of(self, bucket: Bucket) -> int:
+        """The most that its quota may be now, in bytes/s: the contract, or less by the calendar."""
+        return self.ceilings.get(bucket.key, bucket.contract)
+
+    def is_at_ceiling(self, bucket: Bucket) -> bool:
+        """Whether the calendar allows it no more that is worth a write."""
+        ceiling = self.ceilings.get(bucket.key)
+        return ceiling is not None and bucket.cap >= WORTH_CUTTING * ceiling
 
     def rests_seconds(self) -> float:
         """How long a round waits after the last stride, for readings of what that one did.
@@ -104,13 +126,15 @@ def scene_of(
     buckets: Sequence[Bucket],
     unknown_for_long: frozenset[int] = frozenset(),
     coming: Mapping[int, float] = _NOTHING_COMES,
+    ceilings: Mapping[RateKey, int] = _NO_CEILINGS,
 ) -> DirectionSnapshot:
-    """The scene of one direction; `buckets` may be of both."""
-    mine = [bucket for bucket in buckets if bucket.rate.direction is direction]
+    """The scene of one direction; `buckets` may be of others too."""
+    parts = direction.parts
+    mine = [bucket for bucket in buckets if bucket.rate.direction in parts]
     tiers = {
-        level: tuple(bucket for bucket in mine if bucket.level is level) for level in CUT_ORDER
+        level: tuple([bucket for bucket in mine if bucket.level is level]) for level in CUT_ORDER
     }
-    unmeasured = frozenset(broker for bucket in mine for broker in bucket.unmeasured)
+    unmeasured = frozenset([broker for bucket in mine for broker in bucket.unmeasured])
     scrape_seconds = given.readings.scrape_seconds
     return DirectionSnapshot(
         given.now_seconds,
@@ -119,20 +143,37 @@ def scene_of(
         scrape_seconds,
         nics,
         tiers,
-        _cuttable(mine),
+        {level: _cuttable(tier) for level, tier in tiers.items()},
         unmeasured,
         unknown_for_long,
-        {broker: one for (broker, way), one in given.replication.items() if way is direction},
+        _replication(given, direction),
         coming,
+        ceilings,
     )
 
 
-def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
-    given: dict[tuple[int, Level], float] = {}
+def _replication(given: ThrottleInput, direction: Direction) -> dict[int, ReplicationBeside]:
+    """By broker; of both directions combined the sum that gives, and the least that is left."""
+    found: dict[int, ReplicationBeside] = {}
+    for (broker, way), one in given.replication.items():
+        if way not in direction.parts:
+            continue
+        other = found.get(broker)
+        found[broker] = one
+        if other is not None:
+            leaves = {
+                level: min(one.leaves.get(level, inf), other.leaves.get(level, inf))
+                for level in one.leaves.keys() | other.leaves.keys()
+            }
+            found[broker] = ReplicationBeside(one.gives + other.gives, leaves)
+    return found
+
+
+def _cuttable(buckets: Iterable[Bucket]) -> dict[int, float]:
+    given: dict[int, float] = {}
     for bucket in buckets:
-        level = bucket.level
         for broker, gives in bucket.giving.items():
-            given[broker, level] = given.get((broker, level), 0.0) + gives
+            given[broker] = given.get(broker, 0.0) + gives
     return given
 
 
@@ -268,13 +309,15 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
     gives_way: set[int] = set()
     helpless: dict[int, NotReducible] = {}
     spent: dict[int, NotReducible] = {}
-    binding = {broker for bucket in scene.throttled for broker in bucket.binding}
+    binding = {broker for bucket in scene.by_load for broker in bucket.binding}
     full = [nic for nic in scene.nics.values() if nic.pressure is Pressure.OVER]
     hidden = hidden_loads(scene, full)
     for nic in full:
         broker = nic.broker
         amount = nic.above(scene.settings.cut_to_percent / 100) + hidden.get(broker, 0.0)
-        can_give = scene.can_give(broker)
+        # whose rates grew is not known yet: L1 waits for the next scrape, which may spare it
+        levels = CUT_ORDER[:2] if nic.is_direct else CUT_ORDER
+        can_give = scene.can_give(broker, levels)
         replication = min(max(0.0, amount), scene.replication.get(broker, _NONE).gives)
         amount -= replication
         if replication and not amount:
@@ -282,10 +325,13 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
             continue
         begun = broker in binding
         if can_give < least_relief(nic, begun=begun) * amount:
-            (spent if begun else helpless)[broker] = NotReducible(amount, can_give, replication)
+            if not nic.is_direct:
+                left = NotReducible(amount, can_give, replication)
+                (spent if begun else helpless)[broker] = left
         else:
             wanted = room_for_replication(scene, broker)
-            over[broker] = wanted if wanted is not None and wanted.amount > amount else Need(amount)
+            needed = Need(amount, levels)
+            over[broker] = wanted if wanted is not None and wanted.amount > amount else needed
     swaps = _make_room_for_higher_tiers(scene, {*over, *helpless, *spent, *gives_way})
     for broker in scene.replication.keys() & scene.nics.keys():
         wanted = room_for_replication(scene, broker)
@@ -362,17 +408,16 @@ def _regains(scene: DirectionSnapshot, level: Level) -> dict[int, float]:
     """What one raise could restore to this level, on each broker where its caps bind."""
     wanted: dict[int, float] = {}
     for bucket in scene.tiers[level]:
-        if not bucket.is_throttled:
+        if not bucket.is_throttled or scene.is_at_ceiling(bucket):
             continue
+        more = min(scene.ceiling_of(bucket), RAMP * bucket.cap) - bucket.cap
         for broker in bucket.binding:
             if broker in scene.nics:
-                wanted[broker] = (
-                    wanted.get(broker, 0.0) + min(bucket.contract, RAMP * bucket.cap) - bucket.cap
-                )
+                wanted[broker] = wanted.get(broker, 0.0) + more
     return wanted
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Effect:
     """What a lower value takes off: `relief` on the brokers in need, `collateral` on all others."""
 

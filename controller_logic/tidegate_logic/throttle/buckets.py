@@ -5,16 +5,23 @@ not measured is never taken for zero: its exposure is its cap, and its cap is ta
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from math import ceil, inf
+from dataclasses import field, replace
+from math import ceil
 
-from tidegate_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level, RateKey
+from tidegate_logic.model import (
+    KEY_OF,
+    MIN_BYTE_RATE,
+    ClientRate,
+    Direction,
+    Level,
+    RateKey,
+)
 from tidegate_logic.quotas.mute import (
     largest_safe_step,
     predicted_mute_seconds,
     shortest_bound,
 )
-from tidegate_logic.readings import Flows, any_limited, is_limited
+from tidegate_logic.readings import Flows, is_limited
 from tidegate_logic.throttle.input import (
     FREE,
     GROWTH,
@@ -26,6 +33,8 @@ from tidegate_logic.throttle.input import (
     ThrottleMemory,
     ThrottleSettings,
 )
+from tidegate_logic.throttle.nic_status import grown_unseen
+from tidegate_logic.value import value
 from tidegate_logic.words import rate_words
 
 # What was seen of each rate lately, from which follows what a window may hold.
@@ -57,13 +66,11 @@ class _Watch:
         self._peak_seconds = given.settings.peak_seconds + self._slot_seconds
 
     def seen(self, rate: ManagedRate, flows: Flows, was: RateHistory) -> RateHistory:
-        mine = flows.of(rate.key).values()
-        highest = max([flow.bytes_per_second for flow in mine], default=0.0)
+        busiest = flows.busiest.get(rate.key)
+        highest = 0.0 if busiest is None else busiest.bytes_per_second
         rates = was.rates
-        if mine:
-            read_seconds = max([flow.at_seconds for flow in mine])
-            if not rates or rates[-1][0] < read_seconds:
-                rates = (*rates[-1:], (read_seconds, highest))
+        if busiest is not None and (not rates or rates[-1][0] < busiest.at_seconds):
+            rates = (*rates[-1:], (busiest.at_seconds, highest))
         since_seconds = self._now_seconds if was.since_seconds is None else was.since_seconds
         return RateHistory(
             self._caps(rate, was),
@@ -114,7 +121,7 @@ class _Watch:
 # throttled rate, it is said, not hidden.
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Floor:
     """The lowest quota in bytes/s; `because` says what raised it, empty = nothing did.
 
@@ -143,24 +150,29 @@ def floor_of(rate: ManagedRate, floors: ClientFloors) -> Floor:
     return Floor(min(rate.contract, needed), because)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Bucket:
     """One rate as it is capped and measured now. `held` None = it is at its contract.
 
-    `unmeasured` are the brokers that lead for it and report no client rates. `cap` is what is in
-    force; without a quota the contract, for the arithmetic. `wanted` is what the throttle decided
-    so far: the held fraction of today's contract, never below the floor. `rests_seconds` is how
-    long it stays where a lowering left it; None = a dwell.
+    `busiest` has the highest of its rates. `unmeasured` are the brokers that lead for it and report
+    no client rates. `cap` is what is in force; without a quota the contract, for the arithmetic.
+    `wanted` is what the throttle decided so far: the held fraction of today's contract, never below
+    the floor. `sending` is bytes/s as measured on each broker, `giving` the most that a cut to the
+    floor takes off there, where it is any. `rests_seconds` is how long it stays where a lowering
+    left it; None = a dwell. `unseen` is what it may send on a broker beyond its newest rate there,
+    by direct readings of the NICs, in bytes/s.
     """
 
     rate: ManagedRate
     floor: Floor
     flows: Mapping[int, ClientRate]
+    busiest: ClientRate | None
     held: ActiveThrottle | None = None
     seen: RateHistory = field(default_factory=RateHistory)
     unmeasured: frozenset[int] = frozenset()
     window_seconds: float = 0.0
     rests_seconds: float | None = None
+    unseen: float = 0.0
     key: RateKey = field(init=False, repr=False, compare=False)
     level: Level = field(init=False, repr=False, compare=False)
     contract: int = field(init=False, repr=False, compare=False)
@@ -168,6 +180,7 @@ class Bucket:
     is_throttled: bool = field(init=False, repr=False, compare=False)
     wanted: int = field(init=False, repr=False, compare=False)
     binding: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    sending: Mapping[int, float] = field(init=False, repr=False, compare=False)
     giving: Mapping[int, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -183,6 +196,7 @@ class Bucket:
         )
         object.__setattr__(self, "wanted", wanted)
         object.__setattr__(self, "binding", self._binding())
+        object.__setattr__(self, "sending", self._sending())
         object.__setattr__(self, "giving", self._giving())
 
     def _binding(self) -> tuple[int, ...]:
@@ -192,35 +206,28 @@ class Bucket:
         limited = {broker for broker, flow in self.flows.items() if is_limited(flow, self.cap)}
         return tuple(sorted(limited | self.unmeasured if self.flows else self.rate.leads))
 
-    def _giving(self) -> dict[int, float]:
-        """The most that a cut to the floor takes off each broker, in bytes/s, where it is any.
+    def _sending(self) -> dict[int, float]:
+        """Kafka's byte rate of a throttled client reads up to a fifth above its quota.
 
-        Where nothing is measured, by its cap.
+        What is not sent cannot be given.
         """
-        floor, most = self.floor.value, float(self.cap) if self.is_throttled else inf
-        giving = {
-            broker: gives
-            for broker, flow in self.flows.items()
-            if (gives := min(flow.bytes_per_second, most) - floor) > 0
-        }
+        sending = {broker: flow.bytes_per_second for broker, flow in self.flows.items()}
+        if self.is_throttled:
+            most = float(self.cap)
+            sending = {broker: min(sends, most) for broker, sends in sending.items()}
+        return sending
+
+    def _giving(self) -> dict[int, float]:
+        """Where nothing is measured, by its cap."""
+        floor = self.floor.value
+        giving = {broker: sends - floor for broker, sends in self.sending.items() if sends > floor}
         if self.unmeasured and (gives := float(min(self.cap, self.contract) - floor)) > 0:
             giving |= dict.fromkeys(self.unmeasured, gives)
         return giving
 
     def sends(self, broker: int) -> float:
-        """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`.
-
-        Kafka's byte rate of a throttled client reads up to a fifth above its quota, and what is not
-        sent cannot be given.
-        """
-        flow = self.flows.get(broker)
-        if flow is None:
-            return 0.0
-        return (
-            min(flow.bytes_per_second, float(self.cap))
-            if self.is_throttled
-            else flow.bytes_per_second
-        )
+        """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`."""
+        return self.sending.get(broker, 0.0)
 
     def gives(self, broker: int) -> float:
         """The most that a cut to the floor takes off this broker, in bytes/s."""
@@ -238,6 +245,11 @@ class Bucket:
         return held is not None and not held.applied and self.wanted > self.cap
 
     @property
+    def _is_limited(self) -> bool:
+        """Whether its cap binds on any broker."""
+        return self.busiest is not None and is_limited(self.busiest, self.cap)
+
+    @property
     def exposure(self) -> int:
         """An upper bound in bytes/s on what any broker's window of it may hold.
 
@@ -249,11 +261,11 @@ class Bucket:
             and not self.unmeasured
             and self.seen.known_seconds >= self.window_seconds
         )
-        likely = ceil(GROWTH * self.seen.peak)
+        likely = ceil(GROWTH * self.seen.peak + self.unseen)
         if self.rate.in_force is None:
             return likely if measured else max(likely, self.contract)
         highest = max([cap for _, cap in self.seen.caps] + [self.cap])
-        if not measured or any_limited(self.flows, self.cap):
+        if not measured or self._is_limited:
             return highest
         return min(highest, likely)
 
@@ -270,15 +282,18 @@ class Bucket:
 
     def safe_step(self, settings: ThrottleSettings) -> int:
         """The lowest value in bytes/s that mutes no client for longer than allowed."""
-        return largest_safe_step(self.exposure, self._longest_mute(settings), settings.window)
+        return largest_safe_step(
+            self.exposure, self.longest_mute_seconds(settings), settings.window
+        )
 
     def safe_step_later(self, settings: ThrottleSettings) -> int:
         """The same once it has been at its cap for a dwell: then no window holds more than that."""
         return largest_safe_step(
-            min(self.cap, self.exposure), self._longest_mute(settings), settings.window
+            min(self.cap, self.exposure), self.longest_mute_seconds(settings), settings.window
         )
 
-    def _longest_mute(self, settings: ThrottleSettings) -> int:
+    def longest_mute_seconds(self, settings: ThrottleSettings) -> int:
+        """What one lowering may cause: as the policy says, or less for a share group."""
         bound = self.rate.longest_mute_seconds
         if bound is None:
             return settings.max_mute_seconds
@@ -304,7 +319,7 @@ class Bucket:
         if change is None or in_force is None or not self.was_changed_within(seconds, now_seconds):
             return False
         if change.previous is None:  # its first quota lowered it only if it presses
-            return any_limited(self.flows, self.cap)
+            return self._is_limited
         return change.previous > in_force
 
     def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
@@ -325,18 +340,24 @@ def buckets_of(
     """The bucket of every rate that may be throttled, in a fixed order; the first entry counts."""
     found: dict[RateKey, Bucket] = {}
     measured = {
-        way: {broker for broker, of_way in flows.totals if of_way is way} for way in Direction
+        way: frozenset([broker for broker, of_way in flows.totals if of_way is way])
+        for way in KEY_OF
     }
+    grown = grown_unseen(given.readings)
     for rate in given.rates:
         if rate.throttleable and rate.key not in found:
             found[rate.key] = Bucket(
                 rate,
                 floor_of(rate, given.settings.floors),
                 flows.of(rate.key),
+                flows.busiest.get(rate.key),
                 held.get(rate.key),
-                seen.get(rate.key, RateHistory()),
-                frozenset(rate.leads - measured[rate.direction]),
+                seen.get(rate.key, _NEVER),
+                _unmeasured(rate, measured[rate.direction]),
                 given.settings.window.seconds,
+                unseen=max((grown.get((at, rate.direction), 0.0) for at in rate.leads), default=0.0)
+                if grown
+                else 0.0,
             )
     return tuple(
         sorted(
@@ -345,11 +366,21 @@ def buckets_of(
     )
 
 
+_EVERY_BROKER_REPORTS: frozenset[int] = frozenset()
+
+
+def _unmeasured(rate: ManagedRate, measured: frozenset[int]) -> frozenset[int]:
+    if rate.leads <= measured:
+        return _EVERY_BROKER_REPORTS
+    return frozenset(rate.leads - measured)
+
+
 def sawteeth_of(buckets: Iterable[Bucket], direction: Direction) -> dict[int, float]:
     """The sum of the caps that bind on each broker, in bytes/s; each the highest of late."""
     found: dict[int, float] = {}
+    parts = direction.parts
     for bucket in buckets:
-        if bucket.rate.direction is not direction or not bucket.is_throttled:
+        if bucket.rate.direction not in parts or not bucket.is_throttled:
             continue
         highest = max([cap for _, cap in bucket.seen.caps] + [bucket.cap])
         for broker in bucket.binding:

@@ -38,15 +38,16 @@ def load_to_come(
     owed: dict[int, float] = {}
     hidden: dict[int, list[float]] = {broker: [0.0] * len(each) for broker, each in views.items()}
     earliest_seconds = min([one[1] for each in views.values() for one in each], default=inf)
+    parts = direction.parts
     for rate in given.rates:
-        if rate.direction is not direction or rate.in_force is None:
+        if rate.direction not in parts or rate.in_force is None:
             continue
         change = rate.last_change
         if (
             change is not None
+            and earliest_seconds < change.at_seconds <= given.now_seconds
             and change.previous is not None
             and change.previous < rate.in_force
-            and earliest_seconds < change.at_seconds <= given.now_seconds
         ):
             more = rate.in_force - change.previous
             for broker in _binding(rate, flows, change.previous):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, inf
+from operator import itemgetter
 
 from tidegate_logic.model import Level, RateKey, Speed
 from tidegate_logic.readings import BINDING, BINDING_MILLISECONDS
@@ -130,9 +131,9 @@ class _Planner:
         goal = max(bucket.floor.value, ceil(target))
         self._targets[bucket.key] = goal
         self._moving = self._moving or goal < WORTH_CUTTING * min(bucket.cap, bucket.contract)
-        sending = {broker: bucket.sends(broker) for broker in bucket.flows if broker in asked}
-        for broker, sends in sending.items():
-            self._left[broker] -= max(0.0, sends - target)
+        sending = [one for one in bucket.sending.items() if one[0] in asked and one[1] > target]
+        for broker, sends in sending:
+            self._left[broker] -= sends - target
         step = self._step(bucket, goal, asked)
         if step is not None:
             self._steps.append(step)
@@ -140,9 +141,10 @@ class _Planner:
             # its second write comes before the next round does: there is nothing to wait for
             return
         value = bucket.cap if step is None else step.value
-        for broker, sends in sending.items():
-            coming = max(0.0, min(sends, value) - goal)
-            self._coming[broker] = self._coming.get(broker, 0.0) + coming
+        for broker, sends in sending:
+            coming = min(sends, value) - goal
+            if coming > 0:
+                self._coming[broker] = self._coming.get(broker, 0.0) + coming
 
     def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
         """The step now, also where it does not bite yet: the next one then starts lower.
@@ -182,7 +184,9 @@ class _Planner:
         return {
             broker: self._left[broker]
             for broker in self._over
-            if broker not in self._waited and self._scene.matters(broker, self._left[broker], spare)
+            if broker not in self._waited
+            and not self._scene.nics[broker].is_direct  # L1 was not asked
+            and self._scene.matters(broker, self._left[broker], spare)
         }
 
 
@@ -277,13 +281,13 @@ def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateK
     `needs` has brokers that report what their clients send; see `blind_targets` for the others.
     """
     targets: dict[RateKey, float] = {}
-    giving: dict[int, list[Bucket]] = {broker: [] for broker in needs}
+    giving: dict[int, list[_Giver]] = {broker: [] for broker in needs}
     for bucket in tier:
-        for broker in bucket.giving:
+        for broker, gives in bucket.giving.items():
             if broker in giving:
-                giving[broker].append(bucket)
+                giving[broker].append((gives, bucket))
     for broker, need in needs.items():
-        givers = largest_givers(giving[broker], broker, need)
+        givers = largest_givers(giving[broker], need)
         share = common_share(givers, broker, need)
         for bucket in givers:
             value = max(bucket.floor.value, share * bucket.contract)
@@ -292,20 +296,20 @@ def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateK
     return targets
 
 
-def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Bucket]:
+_Giver = tuple[float, Bucket]  # bytes/s that it can give on one broker, above 0
+
+
+def largest_givers(giving: Sequence[_Giver], need: float) -> list[Bucket]:
     """Those who can give FEW times the need, at least twelve.
 
     Few are cut deep instead of all a little, because writes are expensive. Those that free next to
     nothing are spared, unless the others of the level cannot free enough.
     """
-    givers = sorted(
-        [(gives, bucket) for bucket in tier if (gives := bucket.gives(broker)) > 0],
-        key=lambda one: -one[0],
-    )
+    givers = sorted(giving, key=itemgetter(0), reverse=True)
     large = [one for one in givers if one[0] >= SMALL_GIVER * need]
     chosen: list[Bucket] = []
     given = 0.0
-    for gives, bucket in large if sum(gives for gives, _ in large) >= need else givers:
+    for gives, bucket in large if sum([gives for gives, _ in large]) >= need else givers:
         if given >= FEW * need and len(chosen) >= FEW_ENTITIES:
             break
         chosen.append(bucket)
@@ -318,19 +322,17 @@ def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
 
     0 where even their floors are too much.
     """
-    floors = sum(bucket.floor.value for bucket in givers)
-    left = sum(bucket.sends(broker) for bucket in givers) - need - floors
+    all_of_it = [bucket.sends(broker) for bucket in givers]
+    left = sum(all_of_it) - need - sum([bucket.floor.value for bucket in givers])
     if left <= 0:
         return 0.0
     # from `floor / contract` on the share raises what it sends, until that is all it wants
-    turns = sorted(
-        turn
-        for bucket in givers
-        for turn in (
-            (bucket.floor.value / bucket.contract, bucket.contract),
-            (bucket.sends(broker) / bucket.contract, -bucket.contract),
-        )
-    )
+    turns = [(bucket.floor.value / bucket.contract, bucket.contract) for bucket in givers]
+    turns += [
+        (sends / bucket.contract, -bucket.contract)
+        for sends, bucket in zip(all_of_it, givers, strict=True)
+    ]
+    turns.sort()
     slope, at = 0, 0.0
     for share, more in turns:
         if slope and left <= slope * (share - at):
@@ -403,7 +405,7 @@ def _silence_bounds(window_seconds: int) -> tuple[float, float] | None:
 
 
 def first_write(bucket: Bucket, target: int, scene: DirectionSnapshot) -> Draining | None:
-    """The first write towards `target`, or None where only the ladder is safe."""
+    """The first write towards `target`, or None if only the ladder is safe."""
     silence = silence_seconds(scene)
     if (
         scene.settings.speed is not Speed.DRAIN
@@ -436,6 +438,7 @@ def _may_drain(bucket: Bucket, target: int, scene: DirectionSnapshot) -> bool:
         not flows
         or not fresh
         or bucket.rate.longest_mute_seconds is not None
+        or bucket.unseen  # a drain goes by what the busiest sends
         or scene.scrape_seconds > _LONGEST_SCRAPE_SECONDS
         or bucket.exposure < _LEAST_RATIO * target
     ):

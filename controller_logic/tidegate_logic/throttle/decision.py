@@ -11,7 +11,9 @@ from enum import StrEnum
 from tidegate_logic.model import Direction, Entity, Level, RateKey
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.buckets import Bucket
+from tidegate_logic.throttle.input import WORTH_CUTTING
 from tidegate_logic.throttle.nic_status import NicStatus
+from tidegate_logic.value import value
 
 
 class StepKind(StrEnum):
@@ -32,6 +34,7 @@ class LimitedBy(StrEnum):
     HEADROOM = "headroom"
     CONTRACT = "contract"
     RAMP = "ramp"
+    CALENDAR = "calendar"
     NOTHING = "nothing"
 
 
@@ -46,7 +49,7 @@ class Phase(StrEnum):
     HELD = "Held"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ThrottleStep:
     """The wanted value of one rate: `value` should be in force now, `target` is where it ends.
 
@@ -167,11 +170,18 @@ class Round:
 class ThrottleDecision:
     """Every rate that is, or is to be, below its contract, or on its way back.
 
-    A rate without a step belongs at its contract.
+    A rate without a step belongs at its contract. `ceilings` are the quotas in bytes/s that the
+    calendar allows now, of the rates that it limits.
     """
 
     steps: Mapping[RateKey, ThrottleStep] = field(default_factory=dict)
     rounds: tuple[Round, ...] = ()
+    ceilings: Mapping[RateKey, int] = field(default_factory=dict)
+
+    def by_calendar(self, step: ThrottleStep) -> bool:
+        """Whether only the calendar keeps the rate below its contract: load asks for no less."""
+        ceiling = self.ceilings.get(step.key)
+        return ceiling is not None and step.target >= WORTH_CUTTING * ceiling
 
     @property
     def judged(self) -> Mapping[Direction, Mapping[int, NicStatus]]:
@@ -187,7 +197,7 @@ class ThrottleDecision:
         return {one.direction for one in self.rounds if not one.by_newest}
 
     def round_of(self, direction: Direction) -> Round:
-        """The round of one direction. Raises StopIteration where it was not decided.
+        """The round of one direction. Raises StopIteration if it was not decided.
 
         That cannot happen for a decision of `throttle`.
         """

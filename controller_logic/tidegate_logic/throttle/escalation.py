@@ -262,7 +262,7 @@ def _phase(
         return Phase.EXHAUSTED
     if needs.helpless:
         return Phase.UNHELPABLE
-    if not scene.throttled and not moving:
+    if not scene.by_load and not moving:
         return Phase.NORMAL
     held = memory.hold_seconds or scene.settings.hold_seconds
     return Phase.RELAXING if _is_past(memory.cut_at_seconds, held, scene) else Phase.CUTTING
@@ -479,7 +479,8 @@ def direction_memory(
     known = memory.directions.get(direction)
     if known is not None:
         return _with_late_raises(known, given, memory, direction)
-    mine = [rate for rate in given.rates if rate.throttleable and rate.direction is direction]
+    parts = direction.parts
+    mine = [rate for rate in given.rates if rate.throttleable and rate.direction in parts]
     throttled = [rate for rate in mine if rate.key in holds or _may_be_throttled(rate)]
     return DirectionMemory(
         _latest(throttled, lambda _: True),
@@ -493,7 +494,9 @@ def _with_late_raises(
 ) -> DirectionMemory:
     """A raise that had to wait counts from when it was written: its load comes from then on."""
     waiting = {
-        key: held for key, held in memory.held.items() if key[1] is direction and not held.applied
+        key: held
+        for key, held in memory.held.items()
+        if key[1] in direction.parts and not held.applied
     }
     if not waiting:
         return known

@@ -8,8 +8,12 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate_logic.model import BrokerLimit as BrokerLimit
+from tidegate_logic.contracts.desired import MemberReport
 from tidegate_logic.model import (
+    CONSUMER_FLOOR_BYTES_PER_SECOND,
+    PRODUCER_FLOOR_BYTES_PER_SECOND,
+    BrokerLimit,
+    CalendarEntry,
     Direction,
     Entity,
     Level,
@@ -19,7 +23,9 @@ from tidegate_logic.model import (
     Readings,
     ReplicationOnNics,
     Speed,
+    StoredQuota,
 )
+from tidegate_logic.value import value
 
 # --- readings ---
 # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
@@ -27,6 +33,10 @@ OVER_SAMPLES: Final = 2
 OF_SAMPLES: Final = 3  # n
 SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
 FAR_OVER: Final = 1.25  # so far above the limit nothing is waited for that may make needs smaller
+# a broker's own exporter is read this often; a direct reading that is older or longer is not used
+DIRECT_SECONDS: Final = 2.0
+DIRECT_STALE_SECONDS: Final = 3.5 * DIRECT_SECONDS
+DIRECT_LONGEST_SECONDS: Final = 2.5 * DIRECT_SECONDS
 PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
 # nor one that says less than this share of what clients move there (zeros when an exporter returns)
 LYING: Final = 0.5
@@ -60,14 +70,6 @@ RELEASED: Final = 0.995
 LONGEST_HOLD_SECONDS: Final = 480.0
 _STRIDE_DWELLS = 1.5  # for so long after a round its targets are still good
 _APPLIED_WITHIN_SECONDS = 2  # from our write until every broker obeys, slow ones too
-
-# --- floors ---
-_JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java producer
-_JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
-# 0.28 MB/s: slower, and a full buffer expires
-PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)
-# a fetch of a partition's usual 1 MiB in about a second
-CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class ThrottleSettings:
             object.__setattr__(self, name, seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LastChange:
     """Our last write that changed the value in force; `previous` None = none was in force."""
 
@@ -162,7 +164,7 @@ class LastChange:
     previous: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ManagedRate:
     """One entity's byte rate in one direction: its promise, its floor, and what stands.
 
@@ -198,6 +200,26 @@ class ManagedRate:
         object.__setattr__(self, "throttleable", throttleable)
 
 
+@value(frozen=True, slots=True)
+class StandingRate:
+    """The rates of one member, made from this report and these quotas."""
+
+    owner: MemberReport
+    stored: StoredQuota | None
+    rates: tuple[ManagedRate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StandingRates:
+    """The rates of the last pass, which stay while report, quotas and `basis` do.
+
+    `basis` is all else that they follow from. A lost memory costs time only.
+    """
+
+    basis: tuple[object, ...] = ()
+    of: Mapping[Entity, StandingRate] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class ThrottleInput:
     """Everything that one decision knows. `live` are the brokers that the cluster lists now."""
@@ -209,9 +231,10 @@ class ThrottleInput:
     rates: tuple[ManagedRate, ...]
     settings: ThrottleSettings = field(default_factory=ThrottleSettings)
     replication: ReplicationOnNics = field(default_factory=dict)
+    calendar: tuple[CalendarEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ActiveThrottle:
     """What was decided for one rate: `value` of a contract that was `contract` then.
 
@@ -235,7 +258,7 @@ class ActiveThrottle:
         return -(-self.value * contract // self.contract)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RateHistory:
     """What was seen of one rate lately, each as (seconds, bytes/s).
 
@@ -303,7 +326,8 @@ class ThrottleMemory:
     """What one decision hands to the next; if lost, it comes back from what is in force.
 
     `distrusted_until` is the time of the newest sample with which a NIC contradicted Kafka, and
-    `unknown_since` is since when a broker's load has not been known.
+    `unknown_since` is since when a broker's load has not been known. `rates` saves making them
+    again while nothing that they follow from changes.
     """
 
     held: Mapping[RateKey, ActiveThrottle] = field(default_factory=dict)
@@ -312,3 +336,4 @@ class ThrottleMemory:
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
     distrusted_until: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
     unknown_since: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    rates: StandingRates = field(default_factory=StandingRates, repr=False, compare=False)

@@ -8,11 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
-from math import isfinite
+from math import inf, isfinite
 
-from tidegate_logic.model import BrokerLimit, Direction, NicSpan, Observation, Readings
+from tidegate_logic.model import (
+    KEY_OF,
+    BrokerLimit,
+    Direction,
+    NicSpan,
+    Observation,
+    Readings,
+    metered,
+)
 from tidegate_logic.readings import Flows
 from tidegate_logic.throttle.input import (
+    DIRECT_LONGEST_SECONDS,
+    DIRECT_STALE_SECONDS,
     LYING,
     OF_SAMPLES,
     OVER_SAMPLES,
@@ -42,11 +52,12 @@ class Pressure(StrEnum):
 class NicStatus:
     """One broker's NIC in one direction, in bytes/s.
 
-    `bytes_per_second`, `at_seconds` and `span_seconds` are None where it is unknown or has no
+    `bytes_per_second`, `at_seconds` and `span_seconds` are None if it is unknown or has no
     limit. `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are
     above it. `why` says for people why it is unknown; `lies` = because it contradicts `clients`,
     which is what Kafka says it moves for clients there. `newest_period_bytes_per_second` is the
     mean of the newest sawtooth period, which shows a jump of load sooner than the mean of two.
+    `is_direct` = Prometheus does not show it yet: two readings of the broker's own exporter do.
     `steady_bytes_per_second` over `steady_seconds` is a mean of whole periods also where the newest
     reading judges, for replicas fetch in bursts of some seconds; the shorter one above the aim.
     """
@@ -66,6 +77,7 @@ class NicStatus:
     newest_period_bytes_per_second: float = 0.0
     steady_bytes_per_second: float = 0.0
     steady_seconds: float = 0.0
+    is_direct: bool = False
     known: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +94,7 @@ class NicStatus:
 
     @property
     def is_full(self) -> bool:
-        """Whether it carries more than its limit now, for whatever reason."""
+        """Whether it carries more than its limit now, whatever the cause."""
         return self.above(1.0) > 0
 
 
@@ -102,10 +114,11 @@ def nic_statuses(
     sample that contradicted Kafka: samples up to it are not used later either. A dead broker that
     leads nothing is left out: its load reappears on others.
     """
+    parts = direction.parts
     led = {
         broker
         for rate in given.rates
-        if rate.direction is direction and rate.throttleable
+        if rate.direction in parts and rate.throttleable
         for broker in rate.leads
     }
     judge = _Judge(given, flows, direction, throttled, sawteeth, distrusted_until)
@@ -133,6 +146,7 @@ class _Judge:
         self._lied = distrusted_until
         self._flows = flows
         self._direction = direction
+        self._throttled = throttled
         self._mean_seconds = (
             _mean_seconds(given.settings, given.readings.scrape_seconds) if throttled else 0.0
         )
@@ -180,14 +194,50 @@ class _Judge:
         ):
             why = "its readings do not cover one throttled client's whole rhythm yet"
             return NicStatus(broker, Pressure.UNKNOWN, limit, capacity, clients=clients, why=why)
-        return self._measured(
+        measured = self._measured(
             NicStatus(broker, Pressure.WITHIN, limit, capacity, clients=clients), limit, usable
         )
+        return measured if self._throttled else self._sooner(measured, limit)
+
+    def _sooner(self, nic: NicStatus, limit: int) -> NicStatus:
+        """Over its limit where two direct readings agree on it, and by no more than both show.
+
+        They only make a broker hotter than Prometheus says, and only until something is throttled:
+        then samples of two seconds show the rhythm of throttled clients, not the load.
+        """
+        if nic.pressure is not Pressure.WITHIN:
+            return nic
+        newest = self._agreeing(nic)
+        if not newest or (rate := min(span.bytes_per_second for span in newest)) <= limit:
+            return nic
+        return replace(
+            nic,
+            pressure=Pressure.OVER,
+            bytes_per_second=rate,
+            at_seconds=newest[-1].at_seconds,
+            span_seconds=_seconds(newest),
+            hot_samples=len(newest),
+            samples=len(newest),
+            newest_period_bytes_per_second=max(nic.newest_period_bytes_per_second, rate),
+            is_direct=True,
+        )
+
+    def _agreeing(self, nic: NicStatus) -> Sequence[NicSpan]:
+        """The newest two direct readings, one right after the other; none where one is unusable."""
+        if (nic.broker, self._direction) in self._lied:
+            return ()
+        newest = newest_direct(self._given.readings, nic.broker, self._direction)
+        is_fresh = newest and (
+            abs(self._given.now_seconds - newest[-1].at_seconds) <= DIRECT_STALE_SECONDS
+        )
+        if not is_fresh or any(_implausible(span, nic.capacity) for span in newest):
+            return ()
+        return newest
 
     def _believed(self, broker: int) -> Sequence[NicSpan]:
         """All spans that neither begin nor end with a lie: a stuck counter may jump afterwards."""
         key = (broker, self._direction)
-        spans = self._given.readings.nic.get(key, ())
+        spans = self._given.readings.spans(broker, self._direction)
         if key not in self._lied:
             return spans
         return [
@@ -263,6 +313,38 @@ class _Judge:
         window_seconds = self._given.settings.window.seconds
         more = max(0.0, window_seconds / newest.seconds - 1)
         return newest.bytes_per_second - more * self._sawteeth.get(broker, 0.0)
+
+
+def newest_direct(readings: Readings, broker: int, direction: Direction) -> Sequence[NicSpan]:
+    """The newest two direct readings where nothing is missing between them, else none.
+
+    They are newer than Prometheus' newest, which says the same otherwise.
+    """
+    direct, scraped = readings.direct.get(broker), readings.spans(broker, direction)
+    if direct is None or not scraped:
+        return ()
+    newest = direct.spans(direction)[-2:]
+    if len(newest) < 2 or newest[1].at_seconds <= scraped[-1].at_seconds:
+        return ()
+    gap_seconds = newest[1].at_seconds - newest[1].seconds - newest[0].at_seconds
+    are_short = all(0 < span.seconds <= DIRECT_LONGEST_SECONDS for span in newest)
+    return newest if are_short and abs(gap_seconds) <= _SAME_MOMENT_SECONDS else ()
+
+
+def grown_unseen(readings: Readings) -> Mapping[NicKey, float]:
+    """By how many bytes/s each NIC grew since Prometheus' newest sample, where direct ones show it.
+
+    Any client there may have grown by so much, although its own rate is of before.
+    """
+    grown: dict[NicKey, float] = {}
+    for broker in readings.direct:
+        for way in KEY_OF:
+            if newest := newest_direct(readings, broker, way):
+                most = max(span.bytes_per_second for span in newest)
+                more = most - readings.nic[broker, way][-1].bytes_per_second
+                if 0 < more < inf:
+                    grown[broker, way] = more
+    return grown
 
 
 def _mean_seconds(settings: ThrottleSettings, scrape_seconds: float) -> float:
@@ -353,7 +435,7 @@ def watch(
     throttled: Set[Direction] = frozenset(),
     judged: JudgedNics = _NONE_JUDGED,
 ) -> Watched | None:
-    """Every live broker by id; None where load or brokers are not known at all.
+    """Every live broker by id; None if load or brokers are not known at all.
 
     `before` is its state in the last pass. `flows` are the usable client rates of the readings.
     `throttled` are the directions in which something is throttled; `judged` are the NICs as the
@@ -370,15 +452,16 @@ def watch(
     nics = {
         way: (way not in throttled and judged.get(way))
         or nic_statuses(given, flows, way, throttled=False)
-        for way in Direction
+        for way in metered(limits.values())
     }
     calm_after_seconds = max(settings.nic_mean_seconds, OF_SAMPLES * readings.scrape_seconds)
     watched = []
     for broker in sorted(topology.brokers):
         limited, was_hot = dict[Direction, NicStatus](), False
-        for way in Direction:
-            nic, spans = nics[way][broker], readings.nic.get((broker, way), ())
-            if nic.limit is None:
+        for way, found in nics.items():
+            nic, spans = found[broker], readings.spans(broker, way)
+            limit = nic.limit
+            if limit is None:
                 continue
             by_throttle = judged.get(way, {}).get(broker)
             is_over = by_throttle is not None and by_throttle.pressure is Pressure.OVER
@@ -390,6 +473,10 @@ def watch(
                 nic = replace(nic, pressure=_pressure_of_mean(nic, spans, settings))
             period_seconds = settings.sawtooth_period_seconds if way in throttled else 0
             was_hot |= _was_above(nic, spans, calm_after_seconds, period_seconds)
+            if nic.known:
+                was_hot |= any(
+                    span.bytes_per_second > limit for span in newest_direct(readings, broker, way)
+                )
             limited[way] = nic
         swings = was_hot and before.get(broker) is Pressure.OVER
         watched.append(WatchedBroker(broker, _pressure(limited, swings=swings), limited))

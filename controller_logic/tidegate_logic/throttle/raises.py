@@ -110,7 +110,8 @@ class _Raiser:
             rooms = [
                 self._room.get(broker, inf) for broker in _binding(bucket) if broker not in blind
             ]
-            value = int(min(bucket.wanted, bucket.cap + max(0.0, min(rooms, default=inf))))
+            most = min(bucket.wanted, self._scene.ceiling_of(bucket))
+            value = int(min(most, bucket.cap + max(0.0, min(rooms, default=inf))))
             if value < bucket.wanted:
                 value = value if value >= WORTH_RAISING * bucket.cap else bucket.cap
                 self.reduced[bucket.key] = value
@@ -127,6 +128,7 @@ class _Raiser:
             and bucket.key not in mine
             and not self._is_pinned(bucket)
             and not _is_above(bucket)
+            and not self._scene.is_at_ceiling(bucket)
         ]
         for bucket in open_ones:
             if bucket.is_free and self._has_room_everywhere(bucket):
@@ -135,7 +137,11 @@ class _Raiser:
         self._release_small(binding)
         self._grow([bucket for bucket in binding if bucket.key not in self.steps])
         return not mine & self.reduced.keys() and all(
-            bucket.key in self.steps and self.steps[bucket.key].kind is StepKind.RELEASE
+            self._scene.is_at_ceiling(bucket)
+            or (
+                bucket.key in self.steps
+                and self.steps[bucket.key].value == self._scene.ceiling_of(bucket)
+            )
             for bucket in throttled
         )
 
@@ -174,16 +180,19 @@ class _Raiser:
         return all(self._left(broker) > 0 for broker in _brokers(bucket))
 
     def _release(self, bucket: Bucket) -> None:
+        ceiling = self._scene.ceiling_of(bucket)
+        limited = LimitedBy.CONTRACT if ceiling == bucket.contract else LimitedBy.CALENDAR
         self.steps[bucket.key] = _raise_step(
-            bucket, bucket.contract, LimitedBy.CONTRACT, self._seen_room(_binding(bucket))
+            bucket, ceiling, limited, self._seen_room(_binding(bucket))
         )
-        self._spend(bucket, bucket.contract)
+        self._spend(bucket, ceiling)
 
     def _release_small(self, binding: Sequence[Bucket]) -> None:
         """Whole and in one write, the smallest first, what takes little of the headroom."""
         at_first = {broker: self._left(broker) for broker in self._room}
-        for bucket in sorted(binding, key=lambda one: one.contract - one.cap):
-            more = bucket.contract - bucket.cap
+        ceiling_of = self._scene.ceiling_of
+        for bucket in sorted(binding, key=lambda one: ceiling_of(one) - one.cap):
+            more = ceiling_of(bucket) - bucket.cap
             fits = all(
                 more <= SMALL * at_first.get(broker, inf) and more <= self._left(broker)
                 for broker in _binding(bucket)
@@ -197,8 +206,9 @@ class _Raiser:
         if factor < WORTH_RAISING:
             return
         for bucket in binding:
-            value = min(bucket.contract, int(bucket.cap * factor))
-            if value >= RELEASED * bucket.contract:
+            ceiling = self._scene.ceiling_of(bucket)
+            value = min(ceiling, int(bucket.cap * factor))
+            if value >= RELEASED * ceiling:
                 self._release(bucket)
             elif value > bucket.cap:
                 limited = LimitedBy.RAMP if factor >= self._most else LimitedBy.HEADROOM
@@ -220,7 +230,8 @@ class _Raiser:
     def _fits(self, binding: Sequence[Bucket], factor: float) -> bool:
         use: dict[int, float] = {}
         for bucket in binding:
-            more = min(float(bucket.contract), bucket.cap * factor) - bucket.cap
+            ceiling = float(self._scene.ceiling_of(bucket))
+            more = min(ceiling, bucket.cap * factor) - bucket.cap
             for broker in _binding(bucket):
                 use[broker] = use.get(broker, 0.0) + more
         return all(amount <= max(0.0, self._left(broker)) for broker, amount in use.items())

@@ -1,6 +1,7 @@
 """The record of one direction's round, for status, audit and people. It decides nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from math import isfinite
 
 from tidegate_logic.model import Level, RateKey
@@ -24,7 +25,7 @@ from tidegate_logic.words import rate_words
 # why an entity was left alone
 NEVER_THROTTLED = "L0 is never throttled"
 CONTENDED = "another writer keeps changing its quota, so nothing is expected of it"
-NO_THROTTLED_RATE = "it is exempt, or its tier gives no throttled rate"
+NO_THROTTLED_RATE = "it is exempt, or its tier has no throttled rate"
 NOTHING_TO_GIVE = "it sends no more than its floor on the brokers over their limits"
 NOT_DUE = "its next step is not due yet, or not worth a write"
 OTHERS_GIVE_ENOUGH = "others give enough"
@@ -120,15 +121,23 @@ def _not_done(
 ) -> tuple[SkippedEntity, ...]:
     """Who leads on a broker that is over its limit and was left alone, and why."""
     over = outcome.needs.over.keys()
-    alone = [
-        rate
-        for rate in rates
-        if rate.direction is scene.direction and rate.leads & over and rate.key not in steps
-    ]
+    if not over:
+        return ()
+    parts = scene.direction.parts
+    alone = islice(
+        (
+            rate
+            for rate in rates
+            if rate.direction in parts and rate.key not in steps and not rate.leads.isdisjoint(over)
+        ),
+        _NAMED,
+    )
     buckets = {bucket.key: bucket for tier in scene.tiers.values() for bucket in tier}
     return tuple(
-        SkippedEntity(rate.entity, _why(rate, buckets.get(rate.key), over, outcome))
-        for rate in alone[:_NAMED]
+        [
+            SkippedEntity(rate.entity, _why(rate, buckets.get(rate.key), over, outcome))
+            for rate in alone
+        ]
     )
 
 
@@ -205,9 +214,11 @@ def _of_contended(scene: DirectionSnapshot, rates: Iterable[ManagedRate]) -> Ite
     """Who is left alone and leads on a broker that others give way on; of any level, L0 too."""
     relieved = {broker for broker, nic in scene.nics.items() if nic.pressure is Pressure.OVER}
     relieved |= {broker for bucket in scene.throttled for broker in bucket.binding}
+    parts = scene.direction.parts
     for rate in rates:
-        brokers = sorted(rate.leads & relieved)
-        if rate.contended and rate.direction is scene.direction and brokers:
+        if not rate.contended or rate.direction not in parts:
+            continue
+        if brokers := sorted(rate.leads & relieved):
             words = f"{rate.entity} ({rate.level.value}): {CONTENDED}"
             yield Finding(Reason.CONTENDED, words, brokers[0], rate.entity)
 
@@ -267,6 +278,8 @@ def _broker(view: BrokerView, record: Round) -> dict[str, object]:
             "clientShare": nic.clients / nic.bytes_per_second if nic.bytes_per_second else 0.0,
             "replicationAndOther": max(0.0, nic.bytes_per_second - nic.clients),
         }
+    if nic.is_direct:
+        document["direct"] = True
     return document | {"cuttable": {level.value: amount for level, amount in view.cuttable.items()}}
 
 

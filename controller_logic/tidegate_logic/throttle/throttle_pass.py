@@ -30,6 +30,7 @@ from tidegate_logic.model import (
     RateKey,
     Readings,
     StoredQuota,
+    metered,
 )
 from tidegate_logic.quota_values import enforced_rate, same_quota
 from tidegate_logic.quotas.budget import WritePace, paced
@@ -38,6 +39,7 @@ from tidegate_logic.readings import Flows
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.attribution import scene_of
 from tidegate_logic.throttle.buckets import buckets_of, sawteeth_of, seen_of
+from tidegate_logic.throttle.calendar import ceilings_of, due_in_seconds, with_calendar
 from tidegate_logic.throttle.coming import load_to_come
 from tidegate_logic.throttle.decision import (
     Round,
@@ -57,6 +59,8 @@ from tidegate_logic.throttle.input import (
     Draining,
     LastChange,
     ManagedRate,
+    StandingRate,
+    StandingRates,
     ThrottleInput,
     ThrottleMemory,
     ThrottleSettings,
@@ -92,17 +96,39 @@ class ManagedRates:
         self._policy = policy
         self._live = live
         self._inherited = inherited
-        limits = [policy.limits.of(broker) for broker in live]
+        self._basis = policy, live, inherited.defaults
+        # at all times: what stands for a contract must not change with the time of day
+        limits = [one.of(broker) for one in policy.limits_of_all_times for broker in live]
         self._largest = {
-            way: max((limit.limit(way) or 0 for limit in limits), default=0) for way in Direction
+            way: max((limit.limit_of_rates(way) or 0 for limit in limits), default=0)
+            for way in KEY_OF
         }
 
-    def all(self) -> tuple[ManagedRate, ...]:
-        """Every rate with a contract or a floor, in the order of the tiers."""
-        return tuple(rate for owner in self._wanted.owners.values() for rate in self._of(owner))
+    def all(self, last: StandingRates) -> tuple[tuple[ManagedRate, ...], StandingRates]:
+        """Every rate with a contract or a floor, in the order of the tiers.
+
+        Those of the `last` pass are taken where they would be made the same.
+        """
+        known = last.of if last.basis == self._basis else {}
+        found: list[ManagedRate] = []
+        standing: dict[Entity, StandingRate] = {}
+        for entity, owner in self._wanted.owners.items():
+            if entity in self._contended:
+                found += self._of(owner)
+                continue
+            stored, one = self._quotas.get(entity), known.get(entity)
+            if (
+                one is None
+                or one.owner is not owner
+                or not (one.stored is stored or one.stored == stored)
+            ):
+                one = StandingRate(owner, stored, tuple(self._of(owner)))
+            standing[entity] = one
+            found += one.rates
+        return tuple(found), StandingRates(self._basis, standing)
 
     def floor(self, entity: Entity, direction: Direction) -> Target:
-        """What the tier throttles it to. Raises KeyError where it is never throttled."""
+        """What the tier throttles it to. Raises KeyError if it is never throttled."""
         return self._wanted.floor_of(self._wanted.owners[entity]).targets[KEY_OF[direction]]
 
     def _of(self, owner: MemberReport) -> Iterator[ManagedRate]:
@@ -261,7 +287,7 @@ def throttle_pass(
     pace: WritePace | None,
     contended: Set[Entity] = frozenset(),
 ) -> ThrottlePass:
-    """Decide both directions of every member. The topology has to be known.
+    """Decide every byte rate of every member. The topology has to be known.
 
     Nothing is written for the `contended`, so nothing is expected of them.
     """
@@ -273,14 +299,17 @@ def throttle_pass(
     if policy.deleting or not policy.measured or topology is None:
         return ThrottlePass()
     rates = ManagedRates(wanted, quotas, policy, topology.brokers, inherited, contended)
+    memory = memory or ThrottleMemory()
+    managed, standing = rates.all(memory.rates)
     given = ThrottleInput(
         now_seconds,
         observation.readings or Readings(now_seconds, _USUAL_SCRAPE_SECONDS),
         {broker: policy.limits.of(broker) for broker in topology.brokers},
         topology.brokers,
-        rates.all(),
+        managed,
         ThrottleSettings.of(policy),
         observation.replication,
+        policy.calendar,
     )
     decision, remembered = throttle(given, flows, memory)
     changes = [step for step in _in_write_order(decision.steps.values()) if not step.ends_drain]
@@ -290,10 +319,12 @@ def throttle_pass(
     due = [
         step.due_in_seconds for step in decision.steps.values() if step.due_in_seconds is not None
     ]
+    calendar_due = due_in_seconds(policy.calendar, given.settings, now_seconds)
+    due += [] if calendar_due is None else [calendar_due]
     return ThrottlePass(
         _held_down(decision, waiting, rates),
         decision,
-        remembered,
+        replace(remembered, rates=standing),
         turn.pace,
         min(due, default=None),
         turn.due_in_seconds,
@@ -326,10 +357,14 @@ def _held_down(
         value = _in_force(step) if is_waiting else step.value
         if value < step.contract:
             floor = rates.floor(step.entity, step.direction)
+            by_calendar = decision.by_calendar(step)
             because = None if is_waiting else _because(step)
+            rises = _rises(step, because)
+            if because is Reason.THROTTLED and by_calendar:
+                because = Reason.CALENDAR
             mute_seconds = 0.0 if is_waiting else step.predicted_mute_seconds
             throttled = Throttled(
-                value, step.contract, floor, because, _rises(step, because), mute_seconds
+                value, step.contract, floor, because, rises, mute_seconds, by_calendar
             )
             held.setdefault(step.entity, {})[KEY_OF[step.direction]] = throttled
     return held
@@ -383,19 +418,20 @@ class _Result:
 def throttle(
     given: ThrottleInput, flows: Flows, memory: ThrottleMemory | None = None
 ) -> tuple[ThrottleDecision, ThrottleMemory]:
-    """Decide both directions. `flows` are the usable client rates of the readings.
+    """Decide each direction, or both as one. `flows` are the usable client rates of the readings.
 
     Without memory (a new operator) fractions and times come from what is in force and the ledger.
     """
     memory = memory if memory is not None else ThrottleMemory()
     held, seen = holds_of(given, memory), seen_of(given, flows, memory)
     buckets = buckets_of(given, flows, held, seen)
+    ceilings = ceilings_of(given.calendar, buckets, given.settings, given.now_seconds)
     result = _Result({}, {}, {}, [], {})
     distrusted_until = dict(memory.distrusted_until)
     unknown_since: dict[tuple[int, Direction], float] = {}
-    for direction in Direction:
+    for direction in metered(given.brokers.values()):
         throttled = any(
-            one.value < one.contract for key, one in held.items() if key[1] is direction
+            one.value < one.contract for key, one in held.items() if key[1] in direction.parts
         )
         by_newest = not throttled and not distrusted_until
         nics = nic_statuses(
@@ -407,7 +443,7 @@ def throttle(
             distrusted_until=distrusted_until,
         )
         distrusted_until |= {
-            (broker, direction): given.readings.nic[broker, direction][-1].at_seconds
+            (broker, direction): given.readings.spans(broker, direction)[-1].at_seconds
             for broker, nic in nics.items()
             if nic.lies
         }
@@ -425,20 +461,22 @@ def throttle(
             buckets,
             _unknown_for_long(given, direction, unknown_since),
             load_to_come(given, flows, direction, nics, held),
+            ceilings,
         )
         drains = {
             key: drain
             for key, drain in memory.drains.items()
-            if key[1] is direction and key in held
+            if key[1] in direction.parts and key in held
         }
         outcome = escalate(scene, direction_memory(given, memory, direction, held), drains)
+        outcome = with_calendar(scene, outcome)
         steps, holds = settle(scene, outcome)
         result.steps |= steps
         result.held |= holds
         result.drains |= outcome.drains
         result.directions[direction] = outcome.memory
         result.rounds.append(round_of(scene, outcome, steps, given.rates, by_newest=by_newest))
-    decision = ThrottleDecision(result.steps, tuple(result.rounds))
+    decision = ThrottleDecision(result.steps, tuple(result.rounds), ceilings)
     return decision, ThrottleMemory(
         result.held, seen, result.directions, result.drains, distrusted_until, unknown_since
     )

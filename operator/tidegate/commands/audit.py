@@ -197,7 +197,7 @@ KINDS = tuple(_WORDS)
 # last line that was read.
 
 
-_THROTTLING = frozenset({"Throttled", "Relaxing", "Released"})
+_THROTTLING = frozenset({"Throttled", "Calendar", "Relaxing", "Released"})
 
 Group = tuple[str, str]  # policy, level
 _Rate = tuple[str, str]  # entity, key
@@ -425,14 +425,14 @@ def audit(
 def _read(name: str, around: CommandContext, wanted: Wanted) -> dict[str, AuditLines]:
     """Each file's lines. Raises NotFound for what cannot be read, or a folder without a trail.
 
-    Raises InvalidResource where nothing is piped in.
+    Raises InvalidResource if nothing is piped in.
     """
     from tidegate.control.audit.lines import TRAIL_SUFFIX, read_lines, trail_files
 
     if name == STANDARD_STREAM:
         if around.standard_input.isatty():
             raise InvalidResource(
-                "Nothing is piped in: give the trail with --audit-file FILE, or pipe the "
+                "Nothing was piped in: give the trail with --audit-file FILE, or pipe the "
                 "operator's log in."
             )
         return {name: read_lines(around.standard_input, wanted)}

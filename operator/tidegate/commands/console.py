@@ -18,7 +18,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicySource, find_policy, metrics_of, observed, opened_cluster
 from tidegate.commands.options import AccessOptions, PolicyOptions
 from tidegate.commands.output import Page
-from tidegate.errors import UserActionRequired
+from tidegate.errors import Unauthorized, UserActionRequired
 from tidegate.settings import UNBOUNDED
 from tidegate_logic.model import Topology
 from tidegate_logic.reasons import Reason
@@ -231,7 +231,7 @@ def _serve(
     listen: tuple[str, int, tuple[str, ...], tuple[str, ...]],
 ) -> None:
     from tidegate.commands.audit import line_words
-    from tidegate.observe.trust import refuse_other_hosts
+    from tidegate.observe.secrets_and_hosts import refuse_other_hosts
 
     with _libraries():
         from tidegate.console.access import Access
@@ -242,7 +242,12 @@ def _serve(
     from tidegate.kube.lease import LeaseAddress
     from tidegate.prometheus.client import PrometheusClient
 
-    api_client = connect(named.kubeconfig, named.context, named.as_user)
+    try:
+        api_client = connect(named.kubeconfig, named.context, named.as_user)
+    except Unauthorized as error:
+        raise Unauthorized(
+            error.what, advice=f"{error.advice} Or add --play, which needs no cluster."
+        ) from error
     kubernetes = KubernetesClient(api_client, identity="tidegate-console")
 
     def metrics_settings(declared: Declared) -> MetricsSettings | None:
@@ -323,7 +328,7 @@ def _libraries() -> Iterator[None]:
 
 
 def _require_port(settings: ConsoleSettings) -> None:
-    """Raises UserActionRequired where the port cannot be had."""
+    """Raises UserActionRequired if the port cannot be had."""
     from tidegate.metrics import cannot_listen
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tidegate.observe.metrics_watch import OpenReader as OpenReader
     from tidegate.observe.metrics_watch import Reader
     from tidegate.observe.observation import ReplicationSource, TopologySource
+    from tidegate.observe.secrets_and_hosts import Secrets
     from tidegate.observe.share_groups import ShareGroupSource
-    from tidegate.observe.trust import Secrets
     from tidegate.prometheus.probe import Probe
     from tidegate.prometheus.settings import MetricsSettings
     from tidegate.prometheus.usage import UsageReader
@@ -94,14 +94,14 @@ def open_replication(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Repl
 
 
 def open_share_groups(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ShareGroupSource:
-    """Share groups on the brokers of `spec`; connected to at first use."""
+    """A source of the share groups on the brokers of `spec`; connects on first use."""
     from tidegate.observe import connections
 
     return connections.open_share_groups(spec, secrets, folder=folder)
 
 
 def open_reader(settings: MetricsSettings) -> Reader:
-    """The Prometheus of a policy; connected to with the first reading."""
+    """A reader of a policy's Prometheus; connects with the first reading."""
     from tidegate.prometheus.reader import PrometheusReader
 
     return PrometheusReader(settings)

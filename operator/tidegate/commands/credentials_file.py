@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from tidegate.causes import file_problem
 from tidegate.errors import UserActionRequired
 from tidegate.observe.connections import QUOTAS_STAY, prometheus_server
-from tidegate.observe.trust import SecretData, Secrets
+from tidegate.observe.secrets_and_hosts import SecretData, Secrets
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.resources.authentication import (
     EXTENSION,

@@ -100,6 +100,7 @@ class Examination:
 
     def findings(self) -> Iterator[Finding]:
         """Every finding, system by system, as each was examined."""
+        from tidegate.commands.doctor_budgets import examine_budgets
         from tidegate.commands.doctor_cluster import examine_cluster
         from tidegate.commands.doctor_metrics import examine_metrics
         from tidegate.commands.doctor_queues import examine_queues
@@ -113,11 +114,12 @@ class Examination:
             source = yield from self._kubernetes(self._asked.policy)
         if source is None:
             for check in ("zookeeper", "kafka", "prometheus"):
-                yield unknown(check, "Not examined: there is no policy that says where it is.")
+                yield unknown(check, "Not checked: there is no policy that says where it is.")
             return
         brokers, metered, controllers = yield from examine_cluster(
             self._around, source, self._asked.access
         )
+        yield from examine_budgets(source)
         yield from examine_queues(self._around, source, self._asked.access, brokers)
         yield from examine_share_groups(
             self._around, source, self._asked.access, self._metrics_credentials, brokers
@@ -150,6 +152,7 @@ class Examination:
                 source = yield from self._policy()
             try:
                 yield from _rights(login, user, source, named)
+                yield from _budget_rights(login, source, named)
             except TidegateError as error:
                 yield _no_kubernetes(error)
         return source
@@ -165,7 +168,7 @@ class Examination:
                 "policy",
                 error,
                 "Without a policy nothing is managed.",
-                "Apply a BrokerBandwidthPolicy; examples/00-policy.yaml is one to begin with.",
+                "Apply a BrokerBandwidthPolicy; examples/00-policy.yaml is one to start with.",
             )
             return None
         self.policy_key = source.declared.policy.key
@@ -191,14 +194,15 @@ def _no_kubernetes(error: TidegateError) -> Finding:
         "kubernetes",
         error,
         f"Policies and tiers cannot be read. {QUOTAS_STAY}",
-        "Check --kubeconfig and --context, the login in it, and the way to the API server.",
+        "Check --kubeconfig and --context, the login in it, and the network path to the API "
+        "server.",
     )
 
 
 def _api_server(around: CommandContext, login: Login) -> Generator[Finding, None, str]:
     version = login.version()
     user = login.user()
-    name = f"as {user}" if user else "by a login whose name it does not tell"
+    name = f"as {user}" if user else "by a login whose name is not shown"
     yield ok("kubernetes", f"Kubernetes {version} answers, asked {name}.")
     clock = clock_finding(
         "Kubernetes' API server", login.server_seconds, around.now_seconds(), is_for_readings=False
@@ -321,8 +325,19 @@ def _rights(
         yield unknown(
             "rights",
             "These were your own rights, not the operator's.",
-            "Look at the operator's with --as system:serviceaccount:NAMESPACE:NAME.",
+            "Check the operator's with --as system:serviceaccount:NAMESPACE:NAME.",
         )
+
+
+def _budget_rights(
+    login: Login, source: PolicySource | None, named: PolicyOptions
+) -> Iterator[Finding]:
+    from tidegate.commands.doctor_budgets import examine_budget_rights
+
+    namespace = named.namespace or ""
+    if source is not None:
+        namespace = source.declared.policy.key.partition("/")[0]
+    yield from examine_budget_rights(login, source, namespace=namespace)
 
 
 # --- the policy, and the operator's last word on it -----------------------------------------------
@@ -382,8 +397,8 @@ def _operator(source: PolicySource) -> Iterator[Finding]:
             _reason(ready.get("reason")),
             f"The operator reports Ready={ready.get('status')} ({ready.get('reason')}): "
             f"{ready.get('message')}",
-            "It holds what it cannot do; the message names what.",
-            "What is wrong is most likely among the findings below.",
+            "It holds back what it cannot do; the message says what.",
+            "The cause is most likely among the findings below.",
         )
     else:
         yield ok("operator", "The operator reports Ready=True.")
@@ -417,7 +432,7 @@ def _no_operator(source: PolicySource, kubernetes: Kubernetes) -> Finding:
         f"Policy {key} exists, and no operator has reported on it.",
         "Nothing is managed until one runs and watches this namespace.",
         f"Install it (helm install, or tidegate run) with {namespace} among watch.namespaces, and "
-        "look at its log.",
+        "check its log.",
     )
 
 

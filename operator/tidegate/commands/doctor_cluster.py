@@ -13,7 +13,7 @@ from tidegate.commands.options import AccessOptions
 from tidegate.commands.output import listed_words
 from tidegate.control.ledger_watch import look_of
 from tidegate.control.report.conditions import sentence
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, Unreachable, WriteRefused
 from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.quota_store import ClusterFacts
@@ -42,8 +42,10 @@ from tidegate.observe.observation import (
     partition_words,
 )
 from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication
-from tidegate_logic.model import Entity
+from tidegate_logic.model import BackgroundKind, Entity
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import TIERED_STORAGE
+from tidegate_logic.replication.throttles import BACKGROUND_KEYS
 from tidegate_logic.words import broker_words
 
 
@@ -58,11 +60,24 @@ def examine_cluster(
             facts, metered, reported = yield from _quota_store(source, cluster)
             brokers, voters = yield from _brokers(source, cluster, facts, reported)
             return brokers, metered, voters | _quorum(cluster)
+    except (Unreachable, WriteRefused) as error:
+        # the brokers are asked where the ledger is, and after a move to KRaft ZooKeeper is, too
+        check, who = "kafka", "The brokers do"
+        if isinstance(error, WriteRefused):
+            check, who = "zookeeper", "ZooKeeper does"
+        yield failed(
+            check,
+            error,
+            f"Quotas can be neither read nor written, and what else Kafka has is not examined. "
+            f"{QUOTAS_STAY}",
+            f"Check spec.kafka, and why {who} not answer.",
+        )
+        return frozenset(), frozenset(), frozenset()
     except TidegateError as error:  # no Secret, or one without the key that is named
         yield failed(
             "secrets",
             error,
-            f"ZooKeeper and the brokers cannot be logged in to. {QUOTAS_STAY}",
+            f"Tidegate cannot log in to ZooKeeper and the brokers. {QUOTAS_STAY}",
             "Correct the Secret, or the fields of spec.kafka that name it.",
         )
         return frozenset(), frozenset(), frozenset()
@@ -179,8 +194,8 @@ def _changes(store: AdminQuotaStore, cure: str) -> Iterator[Finding]:
     try:
         if store.has_controller():
             return
-        reason, what = Reason.BROKERS_UNREACHABLE, "No controller takes changes of quotas just now."
-        cure = "Look at the controllers: kafka-metadata-quorum describe --status says who leads."
+        reason, what = Reason.BROKERS_UNREACHABLE, "No controller accepts quota changes right now."
+        cure = "Check the controllers: kafka-metadata-quorum describe --status says who leads."
     except TidegateError as error:
         reason, what = error.reason, error.for_command
     yield problem("kafka", reason, what, "Quotas can be read and not written.", cure)
@@ -206,7 +221,8 @@ _SAMPLES, _SAMPLE_SECONDS = "quota.window.num", "quota.window.size.seconds"
 _VERSION, _ROLES = "inter.broker.protocol.version", "process.roles"
 _VOTERS = "controller.quorum.voters"  # a quorum whose members may change has none
 _OF_BROKERS = (PLUGIN, SELECTOR, RACK, CORDONED, LOG_DIRS, _SAMPLES, _SAMPLE_SECONDS)
-_ASKED = (*_OF_BROKERS, _VERSION, _ROLES, _VOTERS)
+_COPY_RATE = BACKGROUND_KEYS[BackgroundKind.REMOTE_COPY]
+_ASKED = (*_OF_BROKERS, _VERSION, _ROLES, _VOTERS, TIERED_STORAGE, _COPY_RATE)
 
 
 def _brokers(
@@ -282,10 +298,10 @@ def _settings_findings(
         yield warning(
             "kafka",
             Reason.NOT_AUTHORIZED,
-            f"No settings are to be had of {broker_words(silent)}.",
+            f"Tidegate could not read the settings of {broker_words(silent)}.",
             "A quota plugin, another quota window or reads from followers there would go "
             "unnoticed.",
-            "Grant the operator's Kafka user DescribeConfigs on the cluster, or look whether they "
+            "Grant the operator's Kafka user DescribeConfigs on the cluster, or check that they "
             "answer at the addresses that they advertise.",
         )
     plugins = plugins_of(settings)
@@ -314,6 +330,22 @@ def _settings_findings(
             f"{sentence(reads.finding())}.",
             f"{reads.impact()}.",
             f"{FOLLOWER_READS_FIX}.",
+        )
+    tiered = sorted(one for one, each in settings.items() if each.get(TIERED_STORAGE) == "true")
+    too_old = [one for one in tiered if _COPY_RATE not in settings[one]]
+    if too_old:
+        yield warning(
+            "background",
+            Reason.BACKGROUND_UNSUPPORTED,
+            f"Tiered storage of {broker_words(too_old)} has no rate: Kafka has it from 3.9.",
+            "What they copy may fill their NICs, and other levels are throttled for it.",
+            "Upgrade these brokers.",
+        )
+    elif tiered:
+        now = "sets no rate for it" if source.declared.spec.background is None else "has its rates"
+        yield ok(
+            "background",
+            f"Tiered storage is on at {broker_words(tiered)}, and spec.background {now}.",
         )
     cordoned = cordoned_brokers(settings)
     if cordoned:

@@ -5,6 +5,7 @@ are missing.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from tidegate.commands.findings import (
 )
 from tidegate.commands.inputs import PolicySource, metrics_of
 from tidegate.errors import TidegateError
+from tidegate.observe.connections import direct_settings
+from tidegate.observe.direct_watch import allowed_host, fastest
+from tidegate.prometheus.direct import Exporters, NotRead
 from tidegate.prometheus.interfaces import alike
 from tidegate.prometheus.probe import Found
 from tidegate.prometheus.queries import POD_LABELS, identity_of
@@ -48,6 +52,7 @@ _NAME_CABLES = (
     "members."
 )
 _NICS = ("egress", "ingress")
+_WORDS_OF_WAY = {**{way: way.value for way in Direction}, Direction.COMBINED: "egress and ingress"}
 _OPTIONAL = ("fetch_throttle", "produce_throttle")
 _EXPORTERS = {
     Preset.NODE_EXPORTER: "node_exporter on every broker's machine",
@@ -93,7 +98,7 @@ def examine_metrics(
             Reason.METRICS_NOT_WATCHED,
             "The policy has no spec.brokers.",
             "Load is read, and no limit is there that it could exceed.",
-            "Set spec.brokers.egress.limit and ingress.limit.",
+            "Set spec.brokers.egress.limit and ingress.limit, or combined.limit.",
         )
     try:
         with closing(around.open_probe(settings)) as probe:
@@ -120,6 +125,7 @@ def examine_metrics(
     yield from _strangers(found, brokers, controllers - brokers, narrow)
     yield from _interfaces(readings, spec.brokers, are_named=bool(settings.interfaces))
     yield from _problems(readings, {one.name for one in lacking}, narrow)
+    yield from _exporters(source, readings, brokers)
     yield from _absent_kinds(metered, {entity for entity, _, _ in readings.clients})
 
 
@@ -166,7 +172,7 @@ def _not_asked(asked: Collection[str]) -> Iterator[Finding]:
         yield warning(
             "series",
             Reason.METRICS_NOT_WATCHED,
-            f"The policy has no query for {what}, and preset Custom none of its own.",
+            f"The policy has no query for {what}, and preset Custom does not include one.",
             _NOT_MEASURED if name in _NICS else _NOT_ATTRIBUTED,
             "Add it to spec.metrics.queries, or choose the preset that fits your exporters.",
         )
@@ -293,7 +299,7 @@ def _interfaces(
                 names = ", ".join(one.name for one in found)
                 shown = rate_words(carried)
                 yield _counted_twice(
-                    f"{names} of broker {broker} carried {shown} of {way} together, "
+                    f"{names} of broker {broker} carried {shown} of {_WORDS_OF_WAY[way]} together, "
                     f"above the capacity of {rate_words(capacity)}."
                 )
 
@@ -305,13 +311,17 @@ def _capacities(
         for way, of in (
             (Direction.EGRESS, limits.egress_of(broker)),
             (Direction.INGRESS, limits.ingress_of(broker)),
+            (Direction.COMBINED, limits.combined_of(broker)),
         ):
             yield way, None if of is None or of.capacity is None else float(of.capacity)
 
 
 def _carried(interface: Interface, way: Direction) -> float:
-    is_egress = way is Direction.EGRESS
-    return interface.egress_bytes_per_second if is_egress else interface.ingress_bytes_per_second
+    carried = {
+        Direction.EGRESS: interface.egress_bytes_per_second,
+        Direction.INGRESS: interface.ingress_bytes_per_second,
+    }
+    return sum(carried[part] for part in way.parts)
 
 
 def _counted_twice(found: str) -> Finding:
@@ -351,7 +361,7 @@ def _strangers(
     every = frozenset().union(*(one.brokers for one in found)) - brokers
     if of_controllers := every & controllers:
         which = broker_words(of_controllers).replace("broker", "controller")
-        yield ok("clusters", f"Series of {which} are passed over: they are no brokers.")
+        yield ok("clusters", f"Series of {which} are left out: they are not brokers.")
     others = every - controllers
     if others:
         yield warning(
@@ -398,10 +408,65 @@ def _problems(readings: Readings, lacking: Collection[str], narrow: str) -> Iter
                 one.reason,
                 one.message,
                 _NOT_MEASURED,
-                "Look at the exporters and at Prometheus' targets.",
+                "Check the exporters and the targets of Prometheus.",
             )
     if not seen:
         yield ok("readings", "A reading as the operator makes it has no gap.")
+
+
+# --- exporters that are read directly -------------------------------------------------------------
+
+_BY_PROMETHEUS = "The first cut for it waits for Prometheus' scrapes."
+_CHECK_DIRECT = (
+    "Check spec.metrics.direct (port, path, tls), and that the label instance names the broker's "
+    "machine. The operator asks from its Pod: the chart's networkPolicy.egress.exporters must have "
+    "the port."
+)
+_AT_ONCE = 8
+_SHOWN_EXPORTERS = 3
+
+
+def _exporters(
+    source: PolicySource, readings: Readings, brokers: frozenset[int]
+) -> Iterator[Finding]:
+    """Every broker's exporter, asked and judged as the operator does it, but from here."""
+    declared = source.declared
+    direct = declared.spec.metrics.direct if declared.spec.metrics is not None else None
+    if direct is None or not direct.enabled or declared.spec.brokers is None:
+        return
+    try:
+        settings = direct_settings(direct, source.direct_secrets())
+    except TidegateError as error:
+        yield failed("exporters", error, _BY_PROMETHEUS, "Check spec.metrics.direct.")
+        return
+    exporters = Exporters()
+
+    def refusal(broker: int) -> str:
+        """Why it would not be read directly; empty = it would be."""
+        scraped = readings.exporters.get(broker)
+        if scraped is None:
+            return "Prometheus does not have the series of exactly one exporter of it"
+        try:
+            host = allowed_host(scraped.instance, direct.port, source.bounds)
+            with closing(exporters.open(host, settings)) as exporter:
+                exporter.read(scraped, fastest(readings, broker, declared.policy.limits))
+        except NotRead as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(_AT_ONCE) as calls:
+        asked = sorted(brokers)
+        found = dict(zip(asked, calls.map(refusal, asked), strict=True))
+    refused = {broker: why for broker, why in found.items() if why}
+    if read := frozenset(found) - refused.keys():
+        what = f"The exporters of {broker_words(read)} answer, and go on from what Prometheus read."
+        yield ok("exporters", what)
+    for broker, why in list(refused.items())[:_SHOWN_EXPORTERS]:
+        what = f"Broker {broker} cannot be read directly: {why}."
+        yield warning("exporters", Reason.NOT_READ_DIRECTLY, what, _BY_PROMETHEUS, _CHECK_DIRECT)
+    if more := frozenset(list(refused)[_SHOWN_EXPORTERS:]):
+        what = f"Nor can {broker_words(more)} be read directly."
+        yield warning("exporters", Reason.NOT_READ_DIRECTLY, what, _BY_PROMETHEUS, _CHECK_DIRECT)
 
 
 def _absent_kinds(metered: frozenset[Entity], seen: Collection[Entity]) -> Iterator[Finding]:

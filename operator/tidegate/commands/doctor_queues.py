@@ -30,7 +30,7 @@ from tidegate.kafka.queue_probe import (
 from tidegate.kube.api import DELAY_QUEUES, JsonObject, Kubernetes
 from tidegate.observe.connections import brokers_connection
 from tidegate.observe.declared import object_key, policy_name_of
-from tidegate.observe.trust import Secrets, read_secrets
+from tidegate.observe.secrets_and_hosts import Secrets, read_secrets
 from tidegate.queues.names import QueueNames
 from tidegate.resources.authentication import KafkaAuthentication
 from tidegate.resources.kinds import DelayQueue, parse_queue
@@ -150,7 +150,7 @@ def _examine(
         with closing(QueueProbe(settings_of_login)) as probe:
             yield from _rights(queue, names, raw, probe, seen, kafka)
     except Unreachable as error:
-        yield _problem(key, error, "Look at the brokers that lead Kafka's internal topics.")
+        yield _problem(key, error, "Check the brokers that lead Kafka's internal topics.")
     except TidegateError as error:
         yield _problem(key, error, "Create the user in Kafka, or correct its Secret.")
 
@@ -165,8 +165,11 @@ def _login(
     kafka: KafkaCluster,
     policy_secrets: Secrets,
 ) -> Generator[Finding, None, tuple[KafkaCluster, Secrets] | None]:
-    """The cluster with the forwarders' login; None where there is a finding about that."""
+    """The cluster with the forwarders' login; None if there is a finding about that."""
     key, spec = queue.metadata.key, queue.spec
+    if spec.authentication is not None and spec.authentication.access_token_file is not None:
+        yield unknown(_CHECK, f"Queue {key}: only its forwarders have the token to log in with.")
+        return None
     try:
         require_login(queue, kafka)
         secrets = read_secrets(
@@ -176,7 +179,7 @@ def _login(
     except Unauthorized as error:
         yield unknown(
             _CHECK,
-            f"Queue {key}: the forwarders' login is not examined. {error.for_command}",
+            f"Queue {key}: the forwarders' login is not checked. {error.for_command}",
         )
         return None
     except TidegateError as error:
@@ -207,7 +210,7 @@ def _is_the_policys(
 
 
 def _identity(login: KafkaAuthentication, secrets: Secrets) -> object:
-    """What identifies a login; None where only the brokers or AWS know."""
+    """What identifies a login; None if only the brokers or AWS know."""
     if login.username is not None or login.client_id is not None:
         return login.username, login.client_id
     key, token, certificate = login.access_key, login.access_token, login.certificate_and_key
@@ -408,5 +411,5 @@ def _replicas(
         yield unknown(
             _CHECK,
             f"Queue {key}: the replicas of {listed(hidden)} are hidden from the policy's login.",
-            "Grant it Describe on these topics to have them examined.",
+            "Grant it Describe on these topics to have them checked.",
         )

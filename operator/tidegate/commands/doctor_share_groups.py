@@ -1,4 +1,4 @@
-"""What `tidegate doctor` finds of share groups: whom they read with, and what that costs.
+"""What `tidegate doctor` finds of share groups: which members they use, and what that costs.
 
 Kafka does not report which users a group's members are. A group that no member can be matched with
 is named beside the members that may be its readers, by the topics.
@@ -120,7 +120,7 @@ def _of_member(
         _CHECK,
         Reason.SHARE_GROUP,
         f"{what}, so Tidegate sets no fetch quota for it.",
-        f"{reads} cannot be throttled: while a broker is over its egress limit, others are "
+        f"{reads} cannot be throttled: while a broker is over its egress limit, other members are "
         "throttled more.",
         f"No action needed; shareGroups: Throttle on the member accepts the risk ({_PAGE}).",
     )
@@ -175,7 +175,7 @@ def _unmatched(group: ShareGroup, named: Iterable[Named]) -> Iterator[Finding]:
         "does not report a group's users.",
         f"If it reads with {', '.join(may_be[:_SHOWN])}{more}, that fetch quota may cost it "
         "records.",
-        f"Name the group in shareGroupNames of the member that reads with it ({_PAGE}).",
+        f"Name the group in shareGroupNames of the member that it uses ({_PAGE}).",
     )
 
 

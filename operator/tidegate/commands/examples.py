@@ -82,6 +82,10 @@ tidegate override create streaming/orders --user alice --exempt \
 tidegate override create streaming/orders --user alice --fetch 40M \
     --form perPartition --for 2h --reason backfill \
     --dry-run=client -o yaml
+# Exempt it every night for the next 90 days
+tidegate override create streaming/orders --user alice --exempt \
+    --recurrence 22:00 06:00 --time-zone Europe/Berlin --for 90d \
+    --reason "nightly backfill"
 = confirm-removal
 # Show what is held
 tidegate confirm-removal streaming/orders
@@ -174,6 +178,12 @@ tidegate report close 2026-10 --store usage/ --rate-card prices.yaml
 tidegate report adjustments 2026-10 --store usage/
 # For programs
 tidegate report adjustments 2026-10 --store usage/ -o json
+= forecast
+# Forecast the next week, and who would be throttled
+tidegate forecast --store usage/ -f policy.yaml -f tiers.yaml
+# Propose a calendar
+tidegate forecast --store usage/ -f policy.yaml -f tiers.yaml \
+    --time-zone Europe/Berlin -o yaml
 = help
 # Show the help of a command
 tidegate help plan

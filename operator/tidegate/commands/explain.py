@@ -30,12 +30,14 @@ from tidegate.commands.options import AccessOptions, CommandOptions
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
+from tidegate_logic.contracts.budgets import BudgetReport
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.contracts.targets import fetch_words
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
     BYTE_RATE_KEYS,
+    KEY_OF,
     Default,
     Entity,
     Mode,
@@ -47,7 +49,7 @@ from tidegate_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, s
 from tidegate_logic.quotas.contention import resync_command
 from tidegate_logic.quotas.precedence import Applicable, PrecedenceLevel
 from tidegate_logic.quotas.strimzi import removal_words
-from tidegate_logic.words import ago_words, rate_words, rfc3339, size_words
+from tidegate_logic.words import ago_words, rate_of_words, rate_words, rfc3339, size_words
 
 # An explanation as sentences for somebody who was just woken up: the limit, who set it and why, and
 # what it shadows.
@@ -111,7 +113,7 @@ def _show_key(
         ),
         _bucket_sentence(applies.bucket),
         *_author_sentences(explanation, applies, outlook, now_seconds),
-        *_override_sentences(explanation),
+        *_override_sentences(explanation, now_seconds),
         *_total_sentences(explanation, applies, answer.brokers),
         *_shadow_sentences(explanation, applies),
         *_missing_sentences(explanation, outlook, now_seconds),
@@ -184,12 +186,12 @@ def _missing_sentences(
     for one in explanation.missing:
         where = f"level {one.level.value}, {LEVEL_WORDS[one.level]} ({one.entity})"
         if one.author is None:
-            yield f"Nothing stands at {where}, for which there is a contract."
+            yield f"There is no quota at {where}, although a contract covers it."
         else:
             yield (
-                f"Somebody removed what stood at {where}: Tidegate wrote "
-                f"{quota_words(key, one.author.entry.written)} {_age(one.author, now_seconds)} "
-                f"for policy {one.author.record.policy_key}. Kafka does not record who."
+                f"Someone removed the quota at {where}: Tidegate wrote "
+                f"{quota_words(key, one.author.entry.written)} {_age(one.author, now_seconds)} for "
+                f"policy {one.author.record.policy_key}. Kafka does not record who."
             )
         yield from _contract_sentences(key, one.report)
         policy = None if one.author is None else one.author.record.policy_key
@@ -250,7 +252,7 @@ def _throttle_sentences(author: Author, report: MemberReport | None) -> Iterator
     )
 
 
-def _override_sentences(explanation: KeyExplanation) -> Iterator[str]:
+def _override_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterator[str]:
     override = explanation.override
     if override is None:
         return
@@ -259,7 +261,7 @@ def _override_sentences(explanation: KeyExplanation) -> Iterator[str]:
         if override.sets(explanation.key)
         else "leaves the contract as it is"
     )
-    until = rfc3339(override.expires_at_seconds)
+    until = rfc3339(override.until_seconds(now_seconds))
     yield (
         f"Override {override.key}, for {override.target}, {does} and forbids throttling until "
         f"{until}: {override.reason}"
@@ -355,7 +357,7 @@ class Known:
     """A cluster's quotas and number of live brokers; with a policy also what it decides.
 
     `removed_by_strimzi` says what to set for a quota that is gone, `fetch_notes` what matters for a
-    fetch contract that leaders scale.
+    fetch contract that leaders scale. `budgets` are those that limit a member now.
     """
 
     quotas: Mapping[Entity, StoredQuota]
@@ -366,6 +368,7 @@ class Known:
     outlook: Outlook = field(default_factory=Outlook)
     removed_by_strimzi: Mapping[Entity, str] = field(default_factory=dict)
     fetch_notes: tuple[str, ...] = ()
+    budgets: tuple[BudgetReport, ...] = ()
 
 
 @options.command
@@ -405,7 +408,7 @@ def explain(
     publish(
         around.out,
         output,
-        explain_document(answer),
+        explain_document(answer, around.now_seconds()),
         show=lambda page: show_explanation(page, answer, around.now_seconds()),
     )
 
@@ -416,6 +419,7 @@ def _answer(known: Known, subject: Subject) -> Explained:
         *known.warnings,
         *_left_out(known.reports, subject),
         *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
+        *_budget_sentences(known.budgets, keys),
         *(known.fetch_notes if _fetch_is_scaled(keys) else ()),
         *_general_warnings(known.quotas, subject),
     )
@@ -432,7 +436,7 @@ def explained(
 ) -> Document:
     """The document of `tidegate explain` for one client of a policy, read now."""
     known = _of_policy(around, source, access)
-    return explain_document(_answer(known, Subject(user, client_id)))
+    return explain_document(_answer(known, Subject(user, client_id)), around.now_seconds())
 
 
 def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:
@@ -460,7 +464,24 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             outlook,
             dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
             follower_reads_notes(seen.reads, observation.tiers, observation.policy),
+            tuple(decision.budgets.values()),
         )
+
+
+def _budget_sentences(
+    budgets: Iterable[BudgetReport], keys: Iterable[KeyExplanation]
+) -> Iterator[str]:
+    """Which budget allows the client less than its contract."""
+    members = {one.report.entity for one in keys if one.report is not None}
+    for budget in budgets:
+        for member in budget.members:
+            for way in sorted(member.short) if member.member.entity in members else ():
+                total = budget.budget.totals.get(KEY_OF[way])
+                yield (
+                    f"Its {KEY_WORDS[KEY_OF[way]]} is limited by budget {budget.budget.key}: "
+                    f"{rate_of_words(member.limits[way], total)} over all brokers, by what its "
+                    "members use. That replaces the contract while it is lower."
+                )
 
 
 def _fetch_is_scaled(keys: Iterable[KeyExplanation]) -> bool:

@@ -96,7 +96,7 @@ class KeyExplanation:
     """One quota key of one client. `applies` None = no level has the key: Kafka does not limit it.
 
     `author` None = not set by Tidegate. `report` is the decision's report on the member that has
-    this entity; None where no policy is known or no member has the entity. `shadowed_ours` are
+    this entity; None if no policy is known or no member has the entity. `shadowed_ours` are
     weaker values of Tidegate's without effect for this client. `missing` are values that should
     stand, the strongest first. `override` is the one that applies to the member's contract.
     """
@@ -221,18 +221,23 @@ def nothing_is_metered(quotas: Mapping[Entity, StoredQuota]) -> bool:
 # as Kafka holds them, totals are integers in bytes per second, and an absent field is unknown.
 
 
-def explain_document(answer: Explained) -> Document:
+def explain_document(answer: Explained, now_seconds: float) -> Document:
     """`keys` has all four quota keys; one without `level` is unlimited."""
     return {
         "user": answer.subject.user,
         "clientId": answer.subject.client_id,
         "brokers": answer.brokers,
-        "keys": {one.key.value: _key(one, answer.brokers, answer.outlook) for one in answer.keys},
+        "keys": {
+            one.key.value: _key(one, answer.brokers, answer.outlook, now_seconds)
+            for one in answer.keys
+        },
         "warnings": list(answer.warnings),
     }
 
 
-def _key(explanation: KeyExplanation, brokers: int | None, outlook: Outlook) -> Document:
+def _key(
+    explanation: KeyExplanation, brokers: int | None, outlook: Outlook, now_seconds: float
+) -> Document:
     applies = explanation.applies
     missing = [_missing_document(explanation.key, one, outlook) for one in explanation.missing]
     absent: dict[str, object] = {"missing": missing} if missing else {}
@@ -267,7 +272,9 @@ def _key(explanation: KeyExplanation, brokers: int | None, outlook: Outlook) -> 
     if explanation.report:
         document["member"] = _member(explanation.key, explanation.report)
     if explanation.override:
-        document["override"] = _override_document(explanation.key, explanation.override)
+        document["override"] = _override_document(
+            explanation.key, explanation.override, now_seconds
+        )
     return document
 
 
@@ -282,12 +289,12 @@ def _missing_document(key: QuotaKey, one: Missing, outlook: Outlook) -> Document
     }
 
 
-def _override_document(key: QuotaKey, override: Override) -> Document:
+def _override_document(key: QuotaKey, override: Override, now_seconds: float) -> Document:
     return {
         "name": override.key,
         "target": override.target,
         "sets": override.sets(key),
-        "until": rfc3339(override.expires_at_seconds),
+        "until": rfc3339(override.until_seconds(now_seconds)),
         "reason": override.reason,
     }
 

@@ -73,7 +73,7 @@ def problem(check: str, reason: Reason, what: str, so_what: str, to_do: str) -> 
 def failed(
     check: str, error: TidegateError, so_what: str, to_do: str, *, asked: str = ""
 ) -> Finding:
-    """A problem by the error of somebody that was asked; `asked` is a sentence on how.
+    """A problem by the error of someone that was asked; `asked` is a sentence on how.
 
     Where the error has advice of its own, that is what to do, and not said twice.
     """
@@ -85,7 +85,7 @@ def failed(
 def clock_finding(
     whose: str, their_seconds: float | None, our_seconds: float, *, is_for_readings: bool
 ) -> Finding | None:
-    """How far the other clock is from ours; None where that is not known."""
+    """How far the other clock is from ours; None if that is not known."""
     if their_seconds is None:
         return None
     ahead_seconds = our_seconds - their_seconds
@@ -96,7 +96,7 @@ def clock_finding(
     cure = "Set the clocks (NTP, chrony) of this machine and of that one."
     if is_for_readings:
         so_what = (
-            "An operator with this clock takes readings for too old or from the future, and does "
+            "An operator with this clock considers readings too old or from the future, and does "
             "not throttle on them."
         )
         return problem("clocks", Reason.CLOCKS_DIFFER, what, so_what, cure)

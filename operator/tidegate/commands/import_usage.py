@@ -161,7 +161,7 @@ class Measured(Proposals):
 def _seconds(text: str) -> int:
     found = _TIME.fullmatch(text.strip())
     if found is None:
-        raise InvalidResource(f"--from-usage {text!r} is no time. Write it as 12h or 7d.")
+        raise InvalidResource(f"--from-usage {text!r} is not a time. Write it as 12h or 7d.")
     seconds = int(found[1]) * (_DAY if found[2] == "d" else _HOUR)
     if seconds > _MOST_DAYS * _DAY:
         raise InvalidResource(
@@ -186,7 +186,7 @@ def _matcher(text: str) -> tuple[str, str]:
 def usage_settings(existing: Existing, asked: UsageOptions) -> MetricsSettings:
     """How to reach Prometheus, and which of its series are this cluster's.
 
-    Raises InvalidResource where nothing says either: a Prometheus may watch several clusters.
+    Raises InvalidResource if nothing says either: a Prometheus may watch several clusters.
     """
     settings = None
     if existing.source is not None:

@@ -23,6 +23,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.options import AccessOptions, PolicyOptions
 from tidegate.errors import InvalidResource, NotFound, TidegateError, Unauthorized, joined
 from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     QUOTA_OVERRIDES,
@@ -31,7 +32,7 @@ from tidegate.kube.api import (
 )
 from tidegate.settings import PolicyBounds
 from tidegate_logic.decision import Memory
-from tidegate_logic.model import Entity, Note, QuotaKey, Usage
+from tidegate_logic.model import Budget, Entity, Note, QuotaKey, Usage
 from tidegate_logic.quotas.budget import RemovalMemory
 from tidegate_logic.quotas.leaving import GRACE_SECONDS, Waiting
 from tidegate_logic.reasons import Reason
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from tidegate.kafka.zookeeper.tree import ZnodeTree
     from tidegate.observe.declared import Declared
     from tidegate.observe.observation import KafkaCluster, ObservationResult, ReplicationSource
-    from tidegate.observe.trust import Secrets
+    from tidegate.observe.secrets_and_hosts import Secrets
     from tidegate.prometheus.settings import MetricsSettings
     from tidegate.resources.policy import KafkaCluster as KafkaSpec
     from tidegate.rollup.fold.broker import FactorBounds
@@ -150,7 +151,7 @@ _MOST_READ = 1024 * 1024  # characters; the API server takes no larger object
 
 
 def _bounded(name: str, text: str) -> str:
-    """The text. Raises InvalidResource for more than anybody writes by hand."""
+    """The text. Raises InvalidResource for more than anyone writes by hand."""
     if len(text) > _MOST_READ:
         raise InvalidResource(
             f"{name} is larger than 1 MiB, the most that is read; nothing was done.",
@@ -253,6 +254,7 @@ class PolicySource:
     `status` is the policy's last status, `tier_statuses` are those of its tiers by their keys. Both
     are empty with files, and before the operator has written one. `tiers_changed_ms` is when the
     spec of each tier changed last, by Kubernetes' own account of who set which field.
+    `budgets_listed` is false where nobody may see them.
     """
 
     declared: Declared
@@ -262,6 +264,7 @@ class PolicySource:
     tiers_changed_ms: Mapping[str, int] = field(default_factory=dict)
     bounds: PolicyBounds = field(default_factory=PolicyBounds)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    budgets_listed: bool = True
 
     def memory(self, entities: Iterable[Entity], now_seconds: float) -> Memory:
         """What the operator remembers of these entities and its status shows: the graces.
@@ -309,9 +312,22 @@ class PolicySource:
             option="--metrics-credentials-file",
         )
 
+    def direct_secrets(self) -> Secrets:
+        """The Secrets for brokers' exporters. Raises NotFound where they cannot be read."""
+        metrics = self.declared.spec.metrics
+        direct = None if metrics is None else metrics.direct
+        names = frozenset[str]() if direct is None else direct.secret_names
+        return self._secrets(names, option="")
+
     @property
     def kafka(self) -> KafkaSpec:
         return self.declared.spec.kafka
+
+    @property
+    def known_budgets(self) -> tuple[Budget, ...] | None:
+        """The budgets, oldest first; None unless all could be listed and read."""
+        is_known = self.budgets_listed and not self.declared.broken_budgets
+        return self.declared.budgets if is_known else None
 
     def remarks(self) -> tuple[str, ...]:
         """A sentence for each unreadable tier, whose quotas stay, and each unreadable override."""
@@ -324,6 +340,7 @@ class PolicySource:
         return (
             *tiers,
             *(broken.message for broken in self.declared.broken_overrides),
+            *(broken.message for broken in self.declared.broken_budgets),
             *(f"{key}: {why}" for key, why in self.declared.not_let_in.items()),
         )
 
@@ -351,7 +368,7 @@ class PolicySource:
         ), ()
 
     def _secrets(self, names: Collection[str], *, option: str) -> Secrets:
-        from tidegate.observe.trust import Secrets, read_secrets
+        from tidegate.observe.secrets_and_hosts import Secrets, read_secrets
 
         namespace = self.declared.policy.key.partition("/")[0]
         if names and self.kubernetes is None:
@@ -360,21 +377,22 @@ class PolicySource:
                 Reason.SECRET_UNREADABLE,
                 f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, which "
                 "cannot be read without Kubernetes.",
-                advice=f"Give them with {option}.",
+                advice=f"Give them with {option}." if option else "",
             )
         if self.kubernetes is None:
             return Secrets(namespace)
         try:
             return read_secrets(self.kubernetes, namespace, names, bounds=self.bounds)
         except TidegateError as error:
-            advice = f"If you may not read this Secret, give the credentials with {option}."
+            advice = "If you may not read this Secret, give the credentials with "
+            advice = f"{advice}{option}." if option else ""
             raise NotFound(error.reason, error.what, advice=joined(error.advice, advice)) from error
 
 
 def find_policy(
     around: CommandContext, options: PolicyOptions, *, may_be_in_files: bool = True
 ) -> PolicySource:
-    """The one policy that the options mean, with its tiers and overrides.
+    """The one policy that the options mean, with its tiers, overrides and budgets.
 
     Where the command takes files too, an error about Kubernetes says so (`may_be_in_files`).
     Raises NotFound when there is none, InvalidResource when there are several and none is named, or
@@ -383,22 +401,31 @@ def find_policy(
     """
     from tidegate.observe.declared import belongs_to, declare, object_key
     from tidegate.observe.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
+    from tidegate.observe.secrets_and_hosts import refuse_other_hosts
     from tidegate.observe.strimzi import kafka_users_now, no_kafka_users
-    from tidegate.observe.trust import refuse_other_hosts
 
-    kubernetes, policies, tiers, overrides = _objects(
-        around, options, may_be_in_files=may_be_in_files
-    )
+    kubernetes, found, budgets, unread = _objects(around, options, may_be_in_files=may_be_in_files)
+    policies, tiers, overrides = found
     policy = _chosen(policies, options, kubernetes=kubernetes)
     tiers, unlisted = with_tiers_elsewhere(kubernetes, policy, tiers, options.place)
-    ours, said = (
-        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
+    ours, said, shared = (
+        [raw for raw in objects if belongs_to(raw, policy)]
+        for objects in (tiers, overrides, budgets or ())
     )
     statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
     labels = unknown_labels if kubernetes is None else labels_now(kubernetes)
     kafka_users = no_kafka_users if kubernetes is None else kafka_users_now(kubernetes)
     declared = replace(
-        declare(policy, ours, overrides=said, labels=labels, kafka_users=kafka_users),
+        declare(
+            policy,
+            ours,
+            overrides=said,
+            # the operator may know those that are not listed here
+            budgets=None if unread and (policy.get("status") or {}).get("budgets") else shared,
+            labels=labels,
+            kafka_users=kafka_users,
+            unread_budgets=unread,
+        ),
         unlisted=unlisted,
     )
     refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
@@ -410,11 +437,12 @@ def find_policy(
         {object_key(raw): at_ms for raw in ours if (at_ms := spec_changed_ms(raw)) is not None},
         around.bounds,
         policy["metadata"].get("annotations") or {},
+        budgets_listed=budgets is not None,
     )
 
 
 def spec_changed_ms(raw: RawObject) -> int | None:
-    """When a field of the object's spec was set or removed last; None where nobody kept that.
+    """When a field of the object's spec was set or removed last; None if nobody kept that.
 
     Kubernetes keeps it to the second, for each client that set a field.
     """
@@ -460,22 +488,30 @@ def stored_policy(
 
 def _objects(
     around: CommandContext, options: PolicyOptions, *, may_be_in_files: bool
-) -> tuple[Kubernetes | None, Sequence[RawObject], Sequence[RawObject], Sequence[RawObject]]:
-    """Policies, tiers and overrides from the files, or those of Kubernetes."""
-    kubernetes: Kubernetes | None = None
+) -> tuple[Kubernetes | None, Sequence[Sequence[RawObject]], Sequence[RawObject] | None, str]:
+    """Policies, tiers and overrides from the files, or those of Kubernetes; and budgets.
+
+    These are None where they may not be listed. The text says why they are not, "" = they are.
+    """
     if options.file:
         manifests: Sequence[RawObject] = read_manifests(
             options.file,
             namespace=options.namespace or DEFAULT_NAMESPACE,
             standard_input=around.standard_input,
         )
-        policies, tiers, overrides = (
-            [item for item in manifests if item["kind"] == kind.kind] for kind in _READ_KINDS
+        *found, budgets = (
+            [item for item in manifests if item["kind"] == kind.kind]
+            for kind in (*_READ_KINDS, BANDWIDTH_BUDGETS)
         )
-    else:
-        kubernetes = _opened_kubernetes(around, options, may_be_in_files=may_be_in_files)
-        policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
-    return kubernetes, policies, tiers, overrides
+        return None, found, budgets, ""
+    kubernetes = _opened_kubernetes(around, options, may_be_in_files=may_be_in_files)
+    found = [_listed(kubernetes, kind, options) for kind in _READ_KINDS]
+    try:
+        return kubernetes, found, _listed(kubernetes, BANDWIDTH_BUDGETS, options), ""
+    except NotFound as error:
+        return kubernetes, found, (), error.message
+    except Unauthorized as error:
+        return kubernetes, found, None, error.message
 
 
 def _opened_kubernetes(
@@ -509,6 +545,7 @@ def terms_of(source: PolicySource | None) -> PolicyTerms | None:
         source.declared.tiers or (),
         source.tier_statuses,
         source.tiers_changed_ms,
+        source.known_budgets,
     )
 
 
@@ -625,7 +662,7 @@ def opened_cluster(
 def metrics_of(
     source: PolicySource, credentials: Path | None, *, url: str | None = None
 ) -> MetricsSettings | None:
-    """The settings for the policy's Prometheus; None where it declares no metrics.
+    """The settings for the policy's Prometheus; None if it declares no metrics.
 
     `credentials` is a file instead of the Secrets, `url` an address instead of the policy's.
     Raises what reading any of them raises.
@@ -779,7 +816,7 @@ def named_zookeeper(
 ) -> tuple[KafkaSpec, Secrets]:
     """The policy's cluster with the command line's address and login of ZooKeeper."""
     from tidegate.commands.credentials_file import read_credentials_file
-    from tidegate.observe.trust import Secrets
+    from tidegate.observe.secrets_and_hosts import Secrets
 
     spec = _spec(source, options)
     if options.credentials_file is not None and spec.zookeeper is not None:
@@ -798,7 +835,7 @@ def named_brokers(
     `keys` are those of the credentials that their file lacks.
     """
     from tidegate.commands.credentials_file import read_credentials_file
-    from tidegate.observe.trust import Secrets
+    from tidegate.observe.secrets_and_hosts import Secrets
 
     spec = _spec(source, options)
     if options.client_credentials_file is not None:

@@ -121,7 +121,7 @@ def _answer(
             raise Unauthorized(
                 error.what,
                 advice="Your own login needs the right to patch brokerbandwidthpolicies. "
-                f"Somebody who has it may run: {command}",
+                f"Someone who has it can run: {command}",
             ) from error
 
     def show(page: Page) -> None:

@@ -134,7 +134,7 @@ AsUser = Annotated[
 class PolicyOptions:
     """The options that name a policy. With `file` Kubernetes is not asked at all.
 
-    Raises InvalidResource where two of them contradict each other.
+    Raises InvalidResource if two of them contradict each other.
     """
 
     policy: Annotated[

@@ -1,7 +1,8 @@
 """Output of commands: colours and tables on a terminal, plain text in a pipe, or a document.
 
 All three output formats are made here. A document is plain data and is written whole or not at all.
-rich and yaml are imported where they are used, because `--help` and the operator do without them.
+rich and yaml are imported where they are used, because `--help` and the operator do without
+them.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class JsonPathTemplate:
         rest = template[end:]
         if any("{" in one or "}" in one for one in (*parts[::2], rest) if isinstance(one, str)):
             raise InvalidResource(
-                f"The template {template!r} has a brace without its other one. Write "
+                f"The template {template!r} has an unmatched brace. Write "
                 "jsonpath={.summary.managed}, in single quotes for the shell."
             )
         return cls((*parts, rest))
@@ -244,7 +245,7 @@ class PatientStream:
         return len(text)
 
     def flush(self) -> None:
-        """Pass on what was written, if somebody reads it."""
+        """Pass on what was written, if someone reads it."""
         with self._until_the_reader_leaves():
             self._stream.flush()
 

@@ -73,10 +73,47 @@ def create(
     exempt: Annotated[
         bool, typer.Option("--exempt", help="Exempt from throttling, without other rates.")
     ] = False,
+    starts_at: Annotated[
+        str | None,
+        typer.Option(
+            "--starts-at",
+            metavar="TIME",
+            help="When it begins, such as 2026-11-29T22:00:00Z. Unset: now.",
+        ),
+    ] = None,
     lasting: Annotated[
         str,
-        typer.Option("--for", metavar="DURATION", help="90m, 2h or 3d; at most 30 days."),
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="How long from then: 90m, 2h or 3d; at most 30 days from now, or 366 days for one "
+            "that comes back.",
+        ),
     ],
+    recurrence: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--recurrence",
+            metavar="FROM TO",
+            help="Only from one time of day to another, such as 22:00 06:00.",
+        ),
+    ] = None,
+    days: Annotated[
+        str | None,
+        typer.Option(
+            "--days",
+            metavar="Mon,Tue,...",
+            help="Days on which the times of --recurrence begin. Unset: every day.",
+        ),
+    ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(
+            "--time-zone",
+            metavar="ZONE",
+            help="Time zone of --recurrence, such as Europe/Berlin. Unset: UTC.",
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Reason, for anyone who reads it later.")],
     name: Annotated[
         str | None,
@@ -88,7 +125,8 @@ def create(
     """Create a temporary override.
 
     A QuotaOverride gives one member or one level other rates, or exempts it from throttling, until
-    it ends. Then the contract applies again automatically.
+    it ends. Then the contract applies again automatically. One with --recurrence comes back every
+    week; between its times, the contract applies.
 
     The member must be in one of the policy's tiers, with exactly this user and client id. With
     --dry-run=client -o yaml, the object is printed instead, to apply later: no cluster is needed if
@@ -102,13 +140,13 @@ def create(
         raise InvalidResource(
             "Give either rates (--fetch, --produce) or --exempt, which keeps those of the contract."
         )
-    ends_at = around.now_seconds() + seconds_of(lasting)
+    span = _span(around.now_seconds(), starts_at, lasting, recurrence, days, time_zone)
     if level is not None and (user is not None or client_id is not None):
         raise InvalidResource("Give either a level, or a user or client id. Nothing was created.")
     target: dict[str, Any] = {"level": level}
     if level is None:
         if user is None and client_id is None:
-            raise InvalidResource("Whom is it for? Give --user, --client-id or --level.")
+            raise InvalidResource("Who is it for? Give --user, --client-id or --level.")
         target = {"user": user, "clientId": client_id}
     named = in_one_namespace(around, named)
     source, policy_key = None, f"{named.place}/{(named.name or '').rpartition('/')[2]}"
@@ -123,13 +161,13 @@ def create(
         "policyRef": {"name": policy_key.partition("/")[2]},
         "target": {name: value for name, value in target.items() if value is not None},
         "action": "Exempt" if exempt else "SetRates",
-        "expiresAt": rfc3339(ends_at),
+        **span,
         "reason": reason,
     }
     if rates:
         if form is None:
             raise InvalidResource(
-                "What are the rates promised for? Give --form perPartition, perBroker or total."
+                "What do the rates apply to? Give --form perPartition, perBroker or total."
             )
         spec["rates"] = {form.value: rates}
     manifest = {
@@ -175,7 +213,12 @@ def _create(
 ) -> None:
     """Create it and say so; without Kubernetes it is only printed."""
     where, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-    ends, is_dry = manifest["spec"]["expiresAt"], kubernetes is None
+    spec, is_dry = manifest["spec"], kubernetes is None
+    starts_at, recurrence = spec.get("startsAt"), spec.get("recurrence")
+    begins = f"It begins at {starts_at}. " if starts_at else ""
+    ends = f"It ends automatically at {spec.get('expiresAt')}."
+    if recurrence:
+        ends = f"It comes back every week and ends for good at {recurrence['until']}."
     if kubernetes is not None:
         try:
             kubernetes.create(QUOTA_OVERRIDES, manifest)
@@ -183,15 +226,18 @@ def _create(
             raise Unauthorized(
                 error.what,
                 advice="Your own login needs the right to create quotaoverrides. Print it for "
-                "somebody who has it: --dry-run=client -o yaml",
+                "someone who has it: --dry-run=client -o yaml",
             ) from error
 
     def show(page: Page) -> None:
         made = "would be created; nothing was" if is_dry else "was created"
-        page.say(f"QuotaOverride {where}/{name} {made}. It ends at {ends} by itself.", "bold")
+        page.say(f"QuotaOverride {where}/{name} {made}. {begins}{ends}", "bold")
         if not is_checked:
-            page.say(f"No cluster was asked whether a tier of policy {policy_key} has this member.")
-        page.say(f"What it does: tidegate plan {policy_key}")
+            page.say(
+                f"Tidegate did not check whether a tier of policy {policy_key} has this member."
+            )
+        at = f" --at {starts_at}" if starts_at else ""
+        page.say(f"What it does: tidegate plan {policy_key}{at}")
         page.say(f"End it early: kubectl delete qo {name} -n {where}")
 
     publish(around.out, output, manifest, show=show)
@@ -219,22 +265,58 @@ def _member(source: PolicySource, entity: Entity) -> Member:
     )
 
 
+def _span(
+    now_seconds: float,
+    starts_at: str | None,
+    lasting: str,
+    recurrence: tuple[str, str] | None,
+    days: str | None,
+    time_zone: str | None,
+) -> dict[str, Any]:
+    """The fields of the spec that say when it is in force. Raises InvalidResource."""
+    from tidegate.resources.fields import is_ago, moment
+    from tidegate.resources.tiers import MAX_DAYS_AHEAD, MAX_RECURRING_DAYS
+
+    if recurrence is None and (days is not None or time_zone is not None):
+        raise InvalidResource("--days and --time-zone are of --recurrence, which is not given.")
+    begins_at = now_seconds if starts_at is None else moment(starts_at, now_seconds=now_seconds)
+    if starts_at is not None and (is_ago(starts_at) or begins_at < now_seconds):
+        raise InvalidResource(
+            f"--starts-at {starts_at} is in the past. Leave it out to begin now, or write a later "
+            "time, such as 2026-11-29T22:00:00Z."
+        )
+    most_days = MAX_DAYS_AHEAD if recurrence is None else MAX_RECURRING_DAYS
+    ends_at = begins_at + seconds_of(lasting, most_days)
+    if ends_at > now_seconds + most_days * _UNITS["d"]:
+        raise InvalidResource(
+            f"It would end at {rfc3339(ends_at)}, which is more than {most_days} days from now. "
+            "Create it later, or make it shorter."
+        )
+    begins = {} if starts_at is None else {"startsAt": rfc3339(begins_at)}
+    if recurrence is None:
+        return {**begins, "expiresAt": rfc3339(ends_at)}
+    times: dict[str, Any] = (
+        {} if days is None else {"days": [one.strip() for one in days.split(",")]}
+    )
+    times |= {"from": recurrence[0], "to": recurrence[1]}
+    times |= {} if time_zone is None else {"timeZone": time_zone}
+    return {**begins, "recurrence": {**times, "until": rfc3339(ends_at)}}
+
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LASTING = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 
 
-def seconds_of(text: str) -> int:
-    """The seconds in `90m` or `2h`. Raises InvalidResource for another form, or over 30 days."""
-    from tidegate.resources.tiers import MAX_DAYS_AHEAD
-
+def seconds_of(text: str, most_days: int) -> int:
+    """The seconds in `90m` or `2h`. Raises InvalidResource for another form, or for more days."""
     found = _LASTING.fullmatch(text.strip())
     if found is None:
-        raise InvalidResource(f"{text!r} is no length of time. Write it as 45m, 2h or 3d.")
+        raise InvalidResource(f"{text!r} is not a duration. Write it as 45m, 2h or 3d.")
     seconds = int(found[1]) * _UNITS[found[2]]
-    if seconds > MAX_DAYS_AHEAD * _UNITS["d"]:
+    if seconds > most_days * _UNITS["d"]:
         raise InvalidResource(
-            f"An override lasts {MAX_DAYS_AHEAD} days at most, {text} is longer. Make another one "
-            "when it ends."
+            f"An override lasts {most_days} days at most, {text} is longer. Create another "
+            "one when it ends."
         )
     return seconds
 

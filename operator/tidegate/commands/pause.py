@@ -19,7 +19,7 @@ from tidegate.commands.options import DryRun, DryRunOption, PolicyOptions
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, Kubernetes, ObjectRef
-from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
+from tidegate_logic.quotas.plan import CONFIRM_REMOVAL, IF_INTENDED
 from tidegate_logic.reasons import Reason
 
 
@@ -108,7 +108,7 @@ def confirm_removal(
     change.annotate(CONFIRM_REMOVAL, found[1], is_dry=is_dry)
     change.publish(
         output,
-        message.partition(" If this is meant")[0],
+        message.partition(f" {IF_INTENDED}")[0],
         "Confirmed, once."
         if not is_dry
         else f"To confirm: tidegate confirm-removal {change.key} --yes",
@@ -156,7 +156,7 @@ class _Change:
             raise Unauthorized(
                 error.what,
                 advice="Your own login needs the right to patch brokerbandwidthpolicies. "
-                f"Somebody who has it may run: {self.command}",
+                f"Someone who has it can run: {self.command}",
             ) from error
 
     def publish(self, output: OutputFormat, what: str, next_step: str) -> None:

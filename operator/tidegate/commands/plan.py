@@ -28,25 +28,32 @@ from tidegate.commands.reassignments import (
     planned_replication_document,
     show_planned_replication,
 )
-from tidegate.errors import TidegateError
+from tidegate.errors import InvalidResource, TidegateError
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport, MemberState
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
     Advice,
+    BrokerLimits,
     Default,
+    Direction,
     Entity,
     Mode,
     Note,
     Observation,
+    Override,
     QuotaKey,
     QuotaWrite,
     WriteKind,
 )
 from tidegate_logic.quota_values import KEY_ORDER, KEY_WORDS, enforced_rate, short_words
 from tidegate_logic.replication.replication_pass import ReplicationDecision, ReplicationMemory
+from tidegate_logic.throttle.calendar import LevelCalendar, level_calendars
+from tidegate_logic.throttle.schedules import LimitsNow, in_force, limits_now
+from tidegate_logic.words import rate_words, rfc3339
 
 if TYPE_CHECKING:
+    from tidegate.observe.declared import Declared
     from tidegate.observe.observation import ObservationResult
 
 # The rows of a plan, one for each entity and quota key. The value in force comes from the
@@ -81,7 +88,7 @@ class PlanRow:
 
     @property
     def target(self) -> int | None:
-        """The decided target of the key; None where no value of ours is to stay."""
+        """The decided target of the key; None if no value of ours is to stay."""
         return self.report.target.get(self.key) if self.report else None
 
     @property
@@ -184,7 +191,7 @@ def show_plan(
     if rows:
         page.say()
     page.sheet(Sheet(COLUMNS, [_cells(row) for row in rows]))
-    _show_remarks(page, decision)
+    _show_remarks(page, observation, decision)
     page.heading(summary_line(decision))
 
 
@@ -242,12 +249,14 @@ def _total(row: PlanRow, bytes_per_second: int | None) -> str:
     return "" if bytes_per_second is None else short_words(row.key, bytes_per_second)
 
 
-def _show_remarks(page: Page, decision: Decision) -> None:
+def _show_remarks(page: Page, observation: Observation, decision: Decision) -> None:
+    from tidegate.control.report.budgets import budget_words
     from tidegate.control.report.status import advice_remarks, override_remarks
 
     remarks = list(_member_remarks(decision))
     remarks += [f"{note.reason.value}: {note.message}" for note in decision.notes]
-    remarks += override_remarks(decision.overridden)
+    remarks += override_remarks(decision.overridden, observation.now_seconds)
+    remarks += [budget_words(report) for report in decision.budgets.values()]
     remarks += advice_remarks(decision.advice)
     if remarks:
         page.heading("Notes")
@@ -291,6 +300,103 @@ def summary_line(decision: Decision) -> str:
     if decision.next_pass_in_seconds is not None:
         parts.append(f"the next step is due in {decision.next_pass_in_seconds:.0f} s")
     return "; ".join(parts) + "."
+
+
+# What the clock says at another time. Quotas, leaders, write budget and ledger are those of now.
+
+
+def as_at(observation: Observation, at_seconds: float) -> Observation:
+    """The observation with the overrides and limits in force at a later time, as if they stayed."""
+    policy = in_force(observation.policy, observation.tiers, at_seconds)
+    return replace(
+        observation,
+        policy=replace(policy, schedules=()),
+        overrides=tuple(
+            replace(
+                one,
+                recurrence=None,
+                starts_at_seconds=0.0,
+                expires_at_seconds=one.until_seconds(at_seconds),
+            )
+            for one in observation.overrides
+            if one.lasts(at_seconds)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockThen:
+    """What is in force at a time: overrides, the calendar of levels, and the brokers' limits."""
+
+    at_seconds: float
+    overrides: tuple[Override, ...]
+    calendar: tuple[LevelCalendar, ...]
+    limits: LimitsNow | None
+
+    def show(self, page: Page) -> None:
+        at = rfc3339(self.at_seconds)
+        page.say(f"In force at {at}; quotas, leaders and loads are those of now:", "bold")
+        for line in (*self._lines(),) or ("no override, calendar entry or schedule",):
+            page.say(f"- {line}")
+
+    def _lines(self) -> Iterator[str]:
+        for one in self.overrides:
+            until = rfc3339(one.until_seconds(self.at_seconds))
+            yield f"override {one.key} for {one.target} until {until}: {one.reason}"
+        for level in self.calendar:
+            if level.share is not None:
+                yield f"{level.level.value} {level.words}"
+        if self.limits is not None:
+            now, following = self.limits, self.limits.next_limits
+            until = "" if now.until_seconds is None else f" until {rfc3339(now.until_seconds)}"
+            then = "" if following is None else f", then {_limit_words(following)}"
+            yield f"limits of brokers {_limit_words(now.limits)}{until}{then}"
+
+    def document(self) -> Document:
+        limits = self.limits
+        return {
+            "time": rfc3339(self.at_seconds),
+            "overrides": [
+                {
+                    "name": one.key,
+                    "target": one.target,
+                    "until": rfc3339(one.until_seconds(self.at_seconds)),
+                }
+                for one in self.overrides
+            ],
+            "calendar": {
+                one.level.value: None if one.share is None else round(100 * one.share)
+                for one in self.calendar
+            },
+            "limits": None
+            if limits is None
+            else {
+                "schedule": limits.schedule,
+                **_limit_rates(limits.limits),
+                "until": None if limits.until_seconds is None else rfc3339(limits.until_seconds),
+            },
+        }
+
+
+def clock_then(observation: Observation, declared: Declared, at_seconds: float) -> ClockThen:
+    """What the policy and its overrides declare for a time."""
+    policy, tiers = declared.policy, observation.tiers or ()
+    return ClockThen(
+        at_seconds,
+        observation.overrides,
+        level_calendars(policy.calendar, at_seconds),
+        limits_now(policy, tiers, at_seconds),
+    )
+
+
+def _limit_rates(limits: BrokerLimits) -> dict[str, int]:
+    every = ((way, limits.everywhere.limit(way)) for way in Direction)
+    return {way.value: limit for way, limit in every if limit is not None}
+
+
+def _limit_words(limits: BrokerLimits) -> str:
+    rates = _limit_rates(limits).items()
+    return ", ".join(f"{way} {rate_words(limit)}" for way, limit in rates) or "none"
 
 
 # A plan as plain data for programs, for `--output json` and `yaml`. Byte rates are integers in
@@ -373,7 +479,7 @@ def _member(report: MemberReport) -> Document:
 
 
 def fetch_fields(report: MemberReport) -> Document:
-    """What fetch goes by where consumers read from followers; nothing where leaders serve reads."""
+    """What fetch goes by where consumers read from followers; nothing if leaders serve reads."""
     fetch = report.fetch
     if fetch is None:
         return {}
@@ -425,6 +531,15 @@ def plan(
     *,
     asked: CommandOptions,
     everything: Annotated[bool, typer.Option("--all", help="Also show unchanged quotas.")] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Show overrides, calendar and limits as at a later time, such as "
+            "2026-12-24T23:00:00+01:00. All else is as now.",
+        ),
+    ] = None,
     output: options.Output = OutputFormat.TABLE,
 ) -> None:
     """Preview the changes that the operator would make now.
@@ -442,8 +557,12 @@ def plan(
     """
     from tidegate.observe.broker_settings import follower_reads_notes
 
+    at_seconds = None if at is None else _later(at, around.now_seconds())
     source = find_policy(around, asked.policy)
-    seen, decision, replication = decided_with_replication(around, source, asked.access)
+    seen, decision, replication = decided_with_replication(
+        around, source, asked.access, at_seconds=at_seconds
+    )
+    then = None if at_seconds is None else clock_then(seen.observation, source.declared, at_seconds)
     warnings = (
         *source.remarks(),
         *(warning.message for warning in seen.warnings),
@@ -454,9 +573,14 @@ def plan(
     if isinstance(replication, ReplicationDecision):
         document = {**document, "replication": planned_replication_document(replication)}
 
+    if then is not None:
+        document = {**document, "at": then.document()}
+
     def show(page: Page) -> None:
         for warning in warnings:
             page.warn(warning)
+        if then is not None:
+            then.show(page)
         show_plan(page, seen.observation, decision, show_unchanged=everything)
         if isinstance(replication, ReplicationDecision):
             show_planned_replication(replication, page)
@@ -482,19 +606,40 @@ def decided(
     return seen, _awake(seen, source)
 
 
+def _later(text: str, now_seconds: float) -> float:
+    """The moment of --at. Raises InvalidResource for one that is over, or is none."""
+    from tidegate.resources.fields import is_ago, moment
+
+    at_seconds = moment(text, now_seconds=now_seconds)
+    if is_ago(text) or at_seconds < now_seconds:
+        raise InvalidResource(
+            f"--at {text} is in the past: what was in force then is in `tidegate audit`. Write a "
+            "later time, such as 2026-12-24T23:00:00Z."
+        )
+    return at_seconds
+
+
 def decided_with_replication(
-    around: CommandContext, source: PolicySource, access: AccessOptions
+    around: CommandContext,
+    source: PolicySource,
+    access: AccessOptions,
+    *,
+    at_seconds: float | None = None,
 ) -> tuple[ObservationResult, Decision, ReplicationDecision | TidegateError | None]:
     """The same with what would be done about replication, or why that is not known.
 
-    None = the policy does not ask for it, and nothing of ours is left.
+    None = the policy does not ask for it, and nothing of ours is left. `at_seconds` moves the clock
+    of overrides and of brokers' limits.
     """
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
+        if at_seconds is not None:
+            seen = replace(seen, observation=as_at(seen.observation, at_seconds))
         replication: ReplicationDecision | TidegateError | None = None
         try:
             if cluster.replication is not None and seen.facts is not None:
-                wanted = source.declared.spec.replication is not None
+                spec = source.declared.spec
+                wanted = spec.replication is not None or spec.background is not None
                 if wanted or cluster.store.throttle_record() is not None:
                     replication, _ = decided_now(around, source, cluster, ReplicationMemory())
         except TidegateError as error:

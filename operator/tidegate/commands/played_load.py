@@ -146,7 +146,7 @@ class PlayedSource:
         self._set_at = None if self.waits_for_viewer else self.monotonic()
 
     def begin(self) -> None:
-        """Somebody looks: it plays from now on, if it has not been begun before."""
+        """Someone looks: it plays from now on, if it has not been begun before."""
         with self._lock:
             if self.waits_for_viewer:
                 self.waits_for_viewer, self._set_at = False, self.monotonic()

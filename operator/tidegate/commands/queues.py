@@ -175,7 +175,7 @@ class _Queue:
 
 
 def _read(kubernetes: Kubernetes, asked: PolicyOptions) -> list[_Queue]:
-    """The queues asked for, by name. Raises NotFound where there is no such queue, or no CRD."""
+    """The queues asked for, by name. Raises NotFound if there is no such queue, or no CRD."""
     try:
         listing = kubernetes.list_all(DELAY_QUEUES, (asked.place,) if asked.place else ())
     except NotFound as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.throttle_record import record_of
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import Background
 from tidegate_logic.replication.moves import Move, MoveKind, by_side, bytes_left
 from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
@@ -26,6 +28,7 @@ from tidegate_logic.replication.replication_pass import (
     decide_replication,
     resources_of,
 )
+from tidegate_logic.throttle.schedules import in_force
 from tidegate_logic.words import NO_VALUE, rate_words, size_words
 
 if TYPE_CHECKING:
@@ -87,7 +90,7 @@ def decided_now(
     A rate that follows the load is therefore kept where there is one, and not set where there is
     none.
     """
-    from tidegate.control.replication import nics_of, terms_of
+    from tidegate.control.replication import background_terms, nics_of, terms_of
 
     replication, declared = cluster.replication, source.declared
     if replication is None:
@@ -96,16 +99,22 @@ def decided_now(
         )
     record = record_of(cluster.store.throttle_record())
     seen = replication.read(with_recovery=True)
+    background = Background(background_terms(declared.spec.background))
+    if background.terms:
+        background = replace(background, brokers=replication.tiering())
+    now_seconds = around.now_seconds()
+    policy = in_force(declared.policy, declared.tiers, now_seconds)
     return decide_replication(
         ReplicationInput(
-            around.now_seconds(),
+            now_seconds,
             terms_of(declared.spec.replication),
             declared.policy.cut_to_percent,
             seen,
-            nics_of(None, declared.policy.limits, seen.brokers),
-            replication.configs(resources_of(seen, record)),
+            nics_of(None, policy.limits, seen.brokers),
+            replication.configs(resources_of(seen, record, background.brokers)),
             record,
             scanned=replication.scan(),
+            background=background,
         ),
         memory,
     )
@@ -120,7 +129,7 @@ def show_planned_replication(decision: ReplicationDecision, page: Page) -> None:
         if change.value:
             page.say(f"  {change.value}")
     for one in decision.others:
-        page.say(f"stays, because somebody else set it: {one}")
+        page.say(f"stays, because another tool set it: {one}")
     for resource in decision.unknown:
         page.say(f"waits until it answers: {resource}")
     if not decision.changes:

@@ -302,8 +302,8 @@ def report(
     tables = stored_tables(found, start_ms, end_ms, grain_ms=grain_ms)
     if not tables.published:
         nothing = (
-            f"Nothing is published at {found.storage.shown} for the time asked for, so no "
-            f"report was written."
+            f"Nothing is published at {found.storage.shown} for the requested time, so no report "
+            "was written."
         )
         raise NotFound(
             Reason.USAGE_UNKNOWN,
@@ -365,12 +365,13 @@ def report(
 
 
 def zone_named(name: str) -> tzinfo:
-    """Raises InvalidResource for what is no time zone."""
+    """Raises InvalidResource for what is not a time zone."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidResource(
-            f"{name!r} is no time zone. Write its name in the tz database, such as Europe/Berlin."
+            f"{name!r} is not a time zone. Write its name in the tz database, such as "
+            "Europe/Berlin."
         ) from None
 
 
@@ -458,7 +459,7 @@ def _grain_ms(period: ReportPeriod, card: RateCard | None, zone: tzinfo) -> int:
 
 
 def _hour(around: CommandContext, text: str, zone: tzinfo) -> int:
-    """The whole hour of UTC. Raises InvalidResource where a whole hour of the zone is none."""
+    """The whole hour of UTC. Raises InvalidResource if a whole hour of the zone is none."""
     from tidegate.resources.fields import is_ago, moment
 
     written = text
@@ -472,8 +473,8 @@ def _hour(around: CommandContext, text: str, zone: tzinfo) -> int:
         else:
             if not local.minute and not local.second and utc.minute:
                 raise InvalidResource(
-                    f"{text} is no whole hour of UTC, and the tables have whole hours. Take a time "
-                    "that is one, such as half an hour earlier."
+                    f"{text} is not a whole hour in UTC, and the tables have whole hours. Take a "
+                    "time that is one, such as half an hour earlier."
                 )
     at_ms = int(moment(written, now_seconds=around.now_seconds()) * 1000)
     return at_ms - at_ms % _HOUR_MS

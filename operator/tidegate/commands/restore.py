@@ -241,7 +241,7 @@ class RestoreRun:
             self.fruitless = 0
         else:
             self._retry(
-                Conflict("No write was accepted: somebody else keeps writing the same quotas.")
+                Conflict("No write was accepted: another writer keeps changing the same quotas.")
             )
 
     def _retry(self, error: RetryLater) -> None:
@@ -515,8 +515,8 @@ def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: st
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
             (
-                f"{wrong_cluster(address, facts.cluster_id, expected)} as --cluster-id demands. "
-                f"Nothing was written."
+                f"{wrong_cluster(address, facts.cluster_id, expected)} as --cluster-id requires. "
+                "Nothing was written."
             ),
         )
 
@@ -609,7 +609,7 @@ def _give_back(
         for one in still:
             why = "" if throttles.unconfirmed else one.remark
             page.warn(
-                f"{one.resource} {one.key}: {why or 'not taken away for sure yet'}; run the same "
+                f"{one.resource} {one.key}: {why or 'not confirmed as removed yet'}; run the same "
                 "command again"
             )
         for what in unconfirmed:

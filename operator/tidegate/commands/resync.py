@@ -75,7 +75,7 @@ def resync(
             raise Unauthorized(
                 error.what,
                 advice="Your own login needs the right to patch brokerbandwidthpolicies. "
-                f"Somebody who has it may run: {command}",
+                f"Someone who has it can run: {command}",
             ) from error
     _answer(around, raw, tiers, value=value, command=command, asked=is_asked, output=output)
 

@@ -509,7 +509,7 @@ def span_between(start_ms: int, end_ms: int, *, now_ms: int, running: bool) -> t
     """[start, end) in ms: whole hours, or with `running` up to the last 5 minutes that are over.
 
     Only the hour under way is ever cut, and never at another time than now: publishing an hour as
-    far as an earlier time would take rows out of the tables. Raises InvalidResource where nothing
+    far as an earlier time would take rows out of the tables. Raises InvalidResource if nothing
     is over between the two.
     """
     first_ms, last_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS

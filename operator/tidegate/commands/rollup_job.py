@@ -116,11 +116,12 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
         spec.rollup,
         metrics,
         owner_of(source),
+        source.known_budgets,
     )
 
 
 def require_extra() -> None:
-    """Raise NotFound where packages of usage tables are missing, with how to install them.
+    """Raise NotFound if packages of usage tables are missing, with how to install them.
 
     The operator does without them.
     """

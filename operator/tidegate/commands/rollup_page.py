@@ -78,7 +78,7 @@ def show_top(answer: Answer, page: Page) -> None:
 
 def _time_of(answer: Answer) -> str:
     if not answer.windows:
-        return f"Nothing of {answer.kind.name} is published for that time."
+        return f"No {answer.kind.name} rows are published for that time."
     first, last = answer.windows[0], answer.windows[-1]
     hours = (
         f"{answer.published_seconds / 3600:g} h published, {first} to {last} UTC, by {answer.by}"

@@ -14,6 +14,7 @@ from tidegate.settings import (
     ForwarderOffer,
     LogFormat,
     LogLevel,
+    PodToken,
     RollupOffer,
     SecurityContexts,
     Settings,
@@ -151,6 +152,15 @@ def run(
             help="Image pull Secret of forwarders; may be repeated.",
         ),
     ] = None,
+    forwarder_token: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--forwarder-token",
+            metavar="JSON",
+            help="Token that queues of a namespace may name as accessTokenFile: an object with "
+            "namespace, name, audience and expirationSeconds (3600); may be repeated.",
+        ),
+    ] = None,
     forwarder_pod_security_context: Annotated[
         str | None,
         typer.Option(
@@ -205,6 +215,7 @@ def run(
             security=_security(
                 "forwarder", forwarder_pod_security_context, forwarder_security_context
             ),
+            tokens=tuple(map(_token, forwarder_token or ())),
         ),
     )
     main.run(settings)
@@ -243,7 +254,27 @@ def _security(whose: str, pod: str | None, container: str | None) -> SecurityCon
     return SecurityContexts(**given)
 
 
-def _object(text: str, *, option: str) -> Mapping[str, Any]:
+def _token(text: str) -> PodToken:
+    option = "--forwarder-token"
+    read = _object(text, option=option, what='a token, such as \'{"namespace": "shop", ...}\'')
+    match read:
+        case {"namespace": str(namespace), "name": str(name), "audience": str(audience)}:
+            seconds = read.get("expirationSeconds", 3600)
+            if isinstance(seconds, int) and not isinstance(seconds, bool) and seconds >= 600:
+                return PodToken(namespace, name, audience, seconds)
+    raise UserActionRequired(
+        Reason.INVALID_SPEC,
+        f"{option} {text!r} needs namespace, name and audience as text, and expirationSeconds of "
+        "at least 600, so the operator does not start.",
+    )
+
+
+def _object(
+    text: str,
+    *,
+    option: str,
+    what: str = "a securityContext as a Pod has it, such as '{\"runAsNonRoot\": true}'",
+) -> Mapping[str, Any]:
     try:
         read = json.loads(text)
     except ValueError:
@@ -251,7 +282,6 @@ def _object(text: str, *, option: str) -> Mapping[str, Any]:
     if not isinstance(read, dict):
         raise UserActionRequired(
             Reason.INVALID_SPEC,
-            f"{option} {text!r} is not a JSON object, so the operator does not start. Give a "
-            "securityContext as a Pod has it, such as '{\"runAsNonRoot\": true}'.",
+            f"{option} {text!r} is not a JSON object, so the operator does not start. Give {what}.",
         )
     return read

@@ -197,7 +197,7 @@ def show_simulation(page: Page, given: SimulationInput, outcome: Outcome) -> Non
     page.say(
         f"Simulation {given.name}: {elapsed_words(outcome.seconds)} of policy {policy.key} (mode "
         f"{policy.mode.value}{played_as}), brokers: {len(given.scenario.limits)}. No cluster was "
-        "asked, nothing was written.",
+        "contacted, and nothing was written.",
         "bold",
     )
     for warning in given.warnings:
@@ -373,7 +373,7 @@ def _series(played: Play, outcome: Outcome) -> Document:
                 "broker": one.broker,
                 "direction": one.direction.value,
                 "bytesPerSecond": means(
-                    [second.carried[one.broker, one.direction] for second in played.seconds]
+                    [second.through(one.broker, one.direction) for second in played.seconds]
                 ),
             }
             for one in outcome.nics
@@ -457,7 +457,7 @@ def simulate(
 def _drawn(
     plot: Path | None, given: SimulationInput, played: Play, outcome: Outcome
 ) -> tuple[str, ...]:
-    """Draw it, and say so. Raises InvalidResource where the file cannot be written."""
+    """Draw it, and say so. Raises InvalidResource if the file cannot be written."""
     if plot is None:
         return ()
     from tidegate.commands.simulation_plot import simulation_svg

@@ -5,7 +5,7 @@ The operator's own `observe.declared` interprets policy and tiers.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +23,7 @@ from tidegate.observe.declared import Declared, belongs_to, declare, object_key
 from tidegate.observe.metrics_watch import SHORTEST_INTERVAL_SECONDS
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import (
+    BUDGET,
     GROUP,
     KINDS,
     OVERRIDE,
@@ -83,19 +84,22 @@ def read_simulation(
             f"{len(tiers)} of other policies. Add the tiers that you apply with it. {_NOTHING}"
         )
     overrides = [one.body for one in _objects(found, OVERRIDE) if belongs_to(one.body, chosen.body)]
+    budgets = [one.body for one in _objects(found, BUDGET) if belongs_to(one.body, chosen.body)]
     declared = declare(
         chosen.body,
         [one.body for one in ours],
         overrides=overrides if spec.starts_at is not None else (),
+        budgets=budgets,
     )
     _refuse(_policy_problems(chosen.place, declared, spec))
     reading = _Reading(f"{place}: {SIMULATION_KIND} {name}", declared, spec)
     _refuse(reading.problems())
     scenario = reading.scenario()
     _refuse(_too_much(reading.who, scenario))
-    warnings = [*PolicySource(declared).remarks(), *_left_out(overrides, spec)]
+    warnings = [*PolicySource(declared).remarks(), *_left_out(declared, overrides, spec)]
     warnings += [
-        f"{one.place}: {TIER.kind} {object_key(one.body)} is of another policy, and left out."
+        f"{one.place}: {TIER.kind} {object_key(one.body)} belongs to another policy and is left "
+        "out."
         for one in tiers
         if one not in ours
     ]
@@ -114,12 +118,23 @@ def _too_much(who: str, scenario: Scenario) -> Iterator[str]:
         )
 
 
-def _left_out(overrides: Sequence[object], spec: SimulationSpec) -> Iterator[str]:
-    if overrides and spec.starts_at is None:
+def _left_out(
+    declared: Declared, overrides: Sequence[object], spec: SimulationSpec
+) -> Iterator[str]:
+    if spec.starts_at is not None:
+        return
+    unknown = "spec.startsAt of the Simulation does not say what time it is at 0s."
+    if overrides:
         yield (
             f"{len(overrides)} QuotaOverrides are left out: they end at a time of day, and "
-            "spec.startsAt of the Simulation does not say what time it is at 0s."
+            f"{unknown}"
         )
+    for name, is_set in (
+        ("spec.brokers.schedules", declared.policy.schedules),
+        ("spec.escalation.calendar", declared.policy.calendar),
+    ):
+        if is_set:
+            yield f"{name} of the policy is left out, because {unknown}"
 
 
 def _refuse(problems: Iterable[str]) -> None:
@@ -280,13 +295,14 @@ def _policy_problems(place: str, declared: Declared, spec: SimulationSpec) -> It
             "Add where the brokers are measured."
         )
     if not any(
-        policy.limits.of(broker).limit(way) is not None
+        limits.of(broker).limit(way) is not None
+        for limits in policy.limits_of_all_times
         for broker in spec.brokers
         for way in Direction
     ):
         yield (
             f"{who}: spec.brokers sets no limit for any of the brokers {_listed(spec.brokers)}, so "
-            "none is ever over it. Set spec.brokers.egress.limit or spec.brokers.ingress.limit."
+            "none is ever over it. Set spec.brokers.egress.limit, ingress.limit or combined.limit."
         )
 
 
@@ -310,8 +326,11 @@ class _Reading:
         """What is played. Only for a Simulation without problems."""
         spec, declared, metrics = self._spec, self._declared, self._declared.spec.metrics
         starts = {} if spec.starts_at is None else {"epoch_seconds": parse_moment(spec.starts_at)}
+        # nothing that knows the clock can be in force without a time of day
+        timeless = replace(declared.policy, schedules=(), calendar=())
+        policy = declared.policy if starts else timeless
         return Scenario(
-            declared.policy,
+            policy,
             declared.tiers or (),
             self._topology,
             tuple(demand for load in spec.load for demand in self._demands(load)),
@@ -320,6 +339,7 @@ class _Reading:
             scrape_seconds=15 if metrics is None else metrics.scrape_interval_seconds,
             shortest_reading_seconds=SHORTEST_INTERVAL_SECONDS,
             seconds=spec.duration,
+            budgets=declared.budgets or (),
             **starts,
         )
 

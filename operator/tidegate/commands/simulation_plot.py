@@ -127,7 +127,9 @@ def _nic_panel(played: Play, nic: NicOutcome, across: Scale, top: float) -> Iter
 def _layers(played: Play, place: NicPlace) -> Iterator[tuple[str, list[float]]]:
     """What lies at the bottom first, as means over the rhythm of a throttled client."""
     seconds = played.scenario.policy.window.sawtooth_period_seconds
-    yield "other", moving_means([one.background[place] for one in played.seconds], seconds)
+    places = [(place[0], part) for part in place[1].parts]
+    other = [sum(one.background[each] for each in places) for one in played.seconds]
+    yield "other", moving_means(other, seconds)
     for level, moved in moved_by_level(played, place, seconds).items():
         yield level.value.lower(), moved
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -25,10 +26,12 @@ from tidegate.commands.output import (
 )
 from tidegate.commands.plan import entity_document
 from tidegate.commands.top_rows import (
+    BudgetRow,
     LevelRow,
     RateRow,
     View,
     broker_rows,
+    budget_rows,
     level_rows,
     opened_viewer,
     rate_rows,
@@ -36,6 +39,7 @@ from tidegate.commands.top_rows import (
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.view.load import NicNow, state_words
 from tidegate_logic.contracts.desired import AT_CONTRACT, MemberReport
+from tidegate_logic.model import KEY_OF
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.throttle.nic_status import over_count_words
 from tidegate_logic.words import NO_VALUE, UNKNOWN, ago_words, rate_of_words, rate_words, rfc3339
@@ -47,13 +51,26 @@ _LONGEST_NAME, _LONGEST_WHY = 18, 22
 _EXPLAINED = 5
 
 
-def show_view(page: Page, view: View, *, most_members: int) -> None:
+class By(StrEnum):
+    """What the rows below the brokers are about."""
+
+    MEMBER = "member"
+    BUDGET = "budget"
+
+
+def show_view(page: Page, view: View, *, most_members: int, by: By = By.MEMBER) -> None:
     """Print one view. `most_members` rates are shown, 0 = all of them."""
     page.say(_headline(view), "bold")
     for warning in _warnings(view):
         page.warn(warning)
     rates = rate_rows(view)
     _show_sheet(page, _broker_sheet(broker_rows(view), view.observation.now_seconds))
+    if by is By.BUDGET:
+        budgets = budget_rows(view)
+        _show_sheet(page, _budget_sheet(budgets))
+        if not budgets and view.observation.tiers is not None:
+            page.say("The policy has no BandwidthBudget.")
+        return
     levels = level_rows(view, rates)
     _show_sheet(page, _level_sheet(levels))
     for row in levels:
@@ -128,7 +145,7 @@ def _broker_sheet(rows: Sequence[NicNow], now_seconds: float) -> Sheet:
 
     return _sheet(
         rows,
-        (_right("Broker"), lambda nic: str(nic.broker)),
+        (_right("Broker"), lambda nic: f"{'direct ' if nic.is_direct else ''}{nic.broker}"),
         (Column("Way"), lambda nic: "" if nic.limit is None else nic.direction.value),
         (_right("Carries"), carries),
         (_right("Share"), lambda nic: "" if nic.share is None else f"{100 * nic.share:.0f} %"),
@@ -157,6 +174,19 @@ def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
         (_right("Produce"), lambda row: _rate(row.produce)),
         (_right("Delayed"), lambda row: _delay(row.delayed_seconds)),
         (Column("State"), lambda row: "" if row.words is None else state_words(row.words.state)),
+    )
+
+
+def _budget_sheet(rows: Sequence[BudgetRow]) -> Sheet:
+    return _sheet(
+        rows,
+        (Column("Budget"), lambda row: "  " * row.depth + row.key.rpartition("/")[2]),
+        (Column("Way"), lambda row: KEY_WORDS[KEY_OF[row.direction]]),
+        (_right("Total"), lambda row: rate_words(row.total)),
+        (_right("Permitted"), lambda row: _rate(row.permitted)),
+        (_right("Measured"), lambda row: _rate(row.measured)),
+        (_right("Limited"), lambda row: f"{row.limited} of {row.members}" if row.members else ""),
+        (Column("Parent"), lambda row: (row.parent or "").rpartition("/")[2]),
     )
 
 
@@ -236,6 +266,7 @@ def view_document(view: View) -> Document:
         if view.load.watched is None
         else [_broker(nic, observation.now_seconds) for nic in broker_rows(view)],
         "levels": [_level(row) for row in level_rows(view, rates)],
+        "budgets": [_budget(row) for row in budget_rows(view)],
         "members": [_rate_document(row) for row in rates],
         "holds": [
             {"reason": hold.reason.value, "message": hold.message} for hold in view.decision.holds
@@ -263,6 +294,7 @@ def _broker(nic: NicNow, now_seconds: float) -> Document:
         "clientsBytesPerSecond": nic.clients,
         "ageSeconds": _age_seconds(nic, now_seconds),
         "pressure": nic.pressure.value,
+        "direct": nic.is_direct,
         "why": nic.why,
     }
 
@@ -277,6 +309,19 @@ def _level(row: LevelRow) -> Document:
         "fetchBytesPerSecond": row.fetch,
         "produceBytesPerSecond": row.produce,
         "longestThrottleSeconds": row.delayed_seconds,
+    }
+
+
+def _budget(row: BudgetRow) -> Document:
+    return {
+        "budget": row.key,
+        "parent": row.parent,
+        "key": KEY_OF[row.direction].value,
+        "total": row.total,
+        "permitted": row.permitted,
+        "bytesPerSecond": row.measured,
+        "members": row.members,
+        "limitedMembers": row.limited,
     }
 
 
@@ -321,12 +366,16 @@ def top(
         int,
         typer.Option("--members", min=0, help="Maximum number of member rates to show; 0 = all."),
     ] = 15,
+    by: Annotated[
+        By, typer.Option("--by", help="Show levels and members, or budgets, below the brokers.")
+    ] = By.MEMBER,
     output: options.Output = OutputFormat.TABLE,
 ) -> None:
     """Watch brokers, levels and members.
 
     Shows brokers against their limits, levels, and members below their contract with the reason,
-    every few seconds until Ctrl-C.
+    every few seconds until Ctrl-C. With --by budget, it shows BandwidthBudgets instead of levels
+    and members.
 
     Every update reads the policy, the brokers, the quotas and Prometheus again, and nothing is
     written. Unknown values are shown as unknown, with the reason. A member's rate is over all
@@ -346,7 +395,7 @@ def top(
         closing(_views(around, asked, metrics_credentials_file)) as views,
     ):
         for view in views:
-            _show(around, view, output, most_members=members, once=once, in_place=in_place)
+            _show(around, view, output, most_members=members, by=by, once=once, in_place=in_place)
             if once:
                 around.exit_code = ExitCode.OK if view.is_whole else ExitCode.ERROR
             if once or around.reader_has_left:
@@ -379,7 +428,7 @@ def _newest(around: CommandContext, asked: CommandOptions, known: PolicySource) 
     try:
         return find_policy(around, asked.policy)
     except TidegateError as error:
-        Page(around.err).warn(f"{error.for_command} The policy is taken as it was known before.")
+        Page(around.err).warn(f"{error.for_command} The last known version of the policy is used.")
         return known
 
 
@@ -389,6 +438,7 @@ def _show(
     output: OutputFormat,
     *,
     most_members: int,
+    by: By,
     once: bool,
     in_place: bool,
 ) -> None:
@@ -402,7 +452,7 @@ def _show(
             around.out,
             output,
             document,
-            show=lambda page: show_view(page, view, most_members=most_members),
+            show=lambda page: show_view(page, view, most_members=most_members, by=by),
         )
         if not in_place and not once:
             around.out.write("---\n" if output is OutputFormat.YAML else "\n")

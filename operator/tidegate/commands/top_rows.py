@@ -23,6 +23,7 @@ from tidegate_logic.decide import decide
 from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import (
     DIRECTION_OF,
+    KEY_OF,
     Direction,
     LedgerEntry,
     Level,
@@ -274,6 +275,71 @@ def level_rows(view: View, rows: Sequence[RateRow]) -> list[LevelRow]:
         for level, mine in by_level.items()
         if mine
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """One direction of one budget, in bytes/s. `depth` is how many parents it has.
+
+    `measured` counts what members of the budgets below it send, too; None = not known. `permitted`
+    (None = it has no members) and `members` are of its own members, of whom it gives `limited` less
+    than their contract.
+    """
+
+    key: str
+    parent: str | None
+    depth: int
+    direction: Direction
+    total: int
+    permitted: int | None
+    measured: float | None
+    limited: int
+    members: int
+
+
+def budget_rows(view: View) -> list[BudgetRow]:
+    """Every direction that a budget limits, each budget below its parent."""
+    found, rows = view.decision.budgets, []
+    children = {key: report.children for key, report in found.items()}
+    below = {child for group in children.values() for child in group}
+    allows = {one.entity: one.permitted_total for one in view.decision.members if one.counts}
+
+    def measured(key: str, direction: Direction) -> float | None:
+        parts = [
+            view.load.client((one.member.entity, direction)).sends for one in found[key].members
+        ]
+        parts += [measured(child, direction) for child in children[key]]
+        known = _known(parts)
+        return sum(known) if len(known) == len(parts) else None
+
+    def add(key: str, depth: int) -> None:
+        report = found[key]
+        for direction, quota_key in KEY_OF.items():
+            if quota_key not in report.budget.totals:
+                continue
+            permitted = sum(
+                allows.get(one.member.entity, {}).get(quota_key, 0) for one in report.members
+            )
+            rows.append(
+                BudgetRow(
+                    key,
+                    report.budget.parent if depth else None,
+                    depth,
+                    direction,
+                    report.budget.totals[quota_key],
+                    permitted if report.members else None,
+                    measured(key, direction),
+                    sum(direction in one.short for one in report.members),
+                    len(report.members),
+                )
+            )
+        for child in children[key]:
+            add(child, depth + 1)
+
+    for key in found:
+        if key not in below:
+            add(key, 0)
+    return rows
 
 
 def _total(rows: Sequence[RateRow], key: QuotaKey) -> float | None:

@@ -70,7 +70,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Somebody whom the API server knows, as it names them."""
+    """Someone whom the API server knows, as it names them."""
 
     username: str
     uid: str = ""
@@ -117,7 +117,7 @@ class Access:
     """Asks the API server. Calls may come from several threads; all raise from tidegate.errors.
 
     Tokens that nobody has logged in with yet are reviewed a few at a time and a few a second, and
-    what is kept of refused ones never displaces a viewer: anybody can send such tokens.
+    what is kept of refused ones never displaces a viewer: anyone can send such tokens.
     """
 
     def __init__(

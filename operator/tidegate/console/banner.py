@@ -26,6 +26,7 @@ from tidegate.view.load import RELAXING, NicNow, state_words
 from tidegate.view.policy import KUBERNETES, PROMETHEUS, STEADY_SECONDS, PolicyNow
 from tidegate_logic.contracts.desired import MemberState
 from tidegate_logic.model import Level, Mode
+from tidegate_logic.throttle.calendar import LIMITED_BY_CALENDAR
 from tidegate_logic.words import UNKNOWN, age_words, counted, rate_words
 
 
@@ -54,7 +55,7 @@ TONES: Final = (WITHIN, UNSURE, WATCH, OVER, SPENT)  # the worst last
 
 
 def verdict(now: PolicyNow) -> Verdict:
-    """The one thing to know first. What needs somebody most takes precedence."""
+    """The one thing to know first. What needs someone most takes precedence."""
     throttled = _throttled(now)
     if now.over:
         return _over(now, throttled)
@@ -78,13 +79,13 @@ def verdict(now: PolicyNow) -> Verdict:
         return Verdict(WATCH if throttled else UNSURE, "unknown", text, since_, to_do)
     if throttled:
         is_back = not _levels_below(now, RELAXING, is_in=False)
+        until = "" if is_back or throttled.endswith(LIMITED_BY_CALENDAR) else " when the load falls"
         return Verdict(
             WATCH,
             "recovering" if is_back else "throttling",
             f"{throttled} - {'' if is_back else 'holding, '}{_fullest(now, is_mean=True)}",
             since_,
-            "Nothing to do: contracts return step by step"
-            f"{'' if is_back else ' when the load falls'}.",
+            f"Nothing to do: contracts return step by step{until}.",
         )
     moving = [one for one in now.levels if one.state in ("Stepping", RELAXING)]
     if moving:
@@ -128,7 +129,7 @@ def _over(now: PolicyNow, throttled: str) -> Verdict:
 def _peak(now: PolicyNow, nic: NicNow) -> float:
     """The most that it carries, or carried in the last `STEADY_SECONDS`: bytes/s."""
     readings = now.readings
-    spans = () if readings is None else readings.nic.get((nic.broker, nic.direction), ())
+    spans = () if readings is None else readings.spans(nic.broker, nic.direction)
     recent = (
         one.bytes_per_second for one in spans if now.now_seconds - one.at_seconds <= STEADY_SECONDS
     )
@@ -213,9 +214,13 @@ def _observing(now: PolicyNow) -> _Held | None:
 
 def _throttled(now: PolicyNow) -> str:
     """Which levels are throttled, and which of them are recovering; "" = none."""
-    down = _levels_below(now, RELAXING, is_in=False)
+    below = _levels_below(now, RELAXING, is_in=False)
     back = _levels_below(now, RELAXING, is_in=True)
+    limited = [one.level.value for one in now.levels if one.because.startswith(LIMITED_BY_CALENDAR)]
+    calendar = [level for level in below if level in limited]
+    down = [level for level in below if level not in limited]
     said = [f"Throttling {', '.join(down)}"] if down else []
+    said += [f"{', '.join(calendar)} {LIMITED_BY_CALENDAR}"] if calendar else []
     return "; ".join([*said, *([f"{', '.join(back)} recovering"] if back else [])])
 
 

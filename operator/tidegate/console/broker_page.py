@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tidegate.console.brokers_part import nics_by_broker, shares_chart
+from tidegate.console.brokers_part import nics_by_broker, read_directly, shares_chart
 from tidegate.console.choices import Choices
 from tidegate.console.history import History
 from tidegate.console.markup import (
@@ -58,8 +58,8 @@ def broker_page(
         for one in nics_by_broker(now)
     )
     head = Markup(
-        '<div><h2>Broker {}</h2><ul class="brokers" aria-label="Brokers">{}</ul></div>'
-    ).format(broker, others)
+        '<div><h2>Broker {}{}</h2><ul class="brokers" aria-label="Brokers">{}</ul></div>'
+    ).format(broker, read_directly(nics or ()), others)
     if nics is None:
         return Part("head", head), Part("none", Markup("<p>There is no such live broker.</p>"))
     return (
@@ -112,10 +112,13 @@ def _filled(now: PolicyNow, nic: NicNow, history: History) -> Markup:
         else Markup("")
     )
 
+    # Kafka's rates are means of a longer time than the NIC's, and may be higher in sum.
+    all_of_it = max(nic.bytes_per_second or 0.0, sum(one.bytes_per_second or 0.0 for one in slices))
+
     def share(one: Slice) -> str:
         if one.bytes_per_second is None or not nic.bytes_per_second:
             return UNKNOWN
-        return f"{100 * one.bytes_per_second / nic.bytes_per_second:.0f} %"
+        return f"{100 * one.bytes_per_second / all_of_it:.0f} %"
 
     columns: Columns[Slice] = (
         Column(

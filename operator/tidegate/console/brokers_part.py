@@ -28,6 +28,7 @@ _KEY: Final = Markup(
     '<p class="legend">The number is the broker, the colour its fullest NIC: pale up to 70 % of '
     "the limit, green up to 90 %, amber above, red over the limit; hatched is unknown.</p>"
 )
+_DIRECT: Final = Markup(' <small title="read from its exporter">direct</small>')
 _WORDS: Final = {"over": "over the limit", "near": "above 90 %", "unknown": "unknown"}
 
 
@@ -119,6 +120,7 @@ def _square(
 ) -> Part:
     def made() -> Part:
         words = "; ".join(_words(nic) for nic in nics) or "no limit"
+        words += "; read directly" if any(nic.is_direct for nic in nics) else ""
         return Part(
             str(broker),
             Markup(
@@ -149,14 +151,22 @@ def _tile(
         rows = joined(_nic(now, nic) for nic in nics) or Markup('<div class="nic">no limit</div>')
         return Part(
             str(broker),
-            Markup('<li class="tile{}"><span class="broker">{}</span>{}</li>').format(
-                " worst" if is_worst else "", broker_link(now.key, broker, "broker {}"), rows
+            Markup('<li class="tile{}"><span class="broker">{}</span>{}{}</li>').format(
+                " worst" if is_worst else "",
+                broker_link(now.key, broker, "broker {}"),
+                read_directly(nics),
+                rows,
             ),
         )
 
     # only the age of what is unknown goes on by itself
     at = None if all(nic.is_known for nic in nics) else now.now_seconds
     return kept.piece(f"heat {broker}", (tuple(nics), is_worst, at), made)
+
+
+def read_directly(nics: Sequence[NicNow]) -> Markup:
+    """A small word beside a broker that the operator reads from its exporter now."""
+    return _DIRECT if any(nic.is_direct for nic in nics) else Markup("")
 
 
 def _nic(now: PolicyNow, nic: NicNow) -> Markup:

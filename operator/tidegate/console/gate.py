@@ -92,7 +92,7 @@ class Sessions:
 class Gate:
     """Answers what must not reach the pages; what may carries `state.token` and `state.session`.
 
-    `let_in` is None where nobody logs in. It raises Refused and from tidegate.errors. `is_page` is
+    `let_in` is None if nobody logs in. It raises Refused and from tidegate.errors. `is_page` is
     asked with a page's random id and the token that a connection has: a page is its viewer's.
     """
 
@@ -192,7 +192,7 @@ class Gate:
         return token, (session if token is not None else None)
 
     async def _asked_to_log_in(self, path: str, token: str | None) -> App | None:
-        """The answer to somebody who does not see this page, or None."""
+        """The answer to someone who does not see this page, or None."""
         from starlette.responses import HTMLResponse, RedirectResponse
 
         let_in = self._let_in()
@@ -214,7 +214,7 @@ def status_of(refused: Refused) -> int:
 
 
 async def _small_body(scope: Scope, connection: "HTTPConnection", receive: Receive) -> Receive:
-    """The body, read here. Raises ValueError where it is too long, TimeoutError where too slow."""
+    """The body, read here. Raises ValueError if it is too long, TimeoutError if too slow."""
     length = connection.headers.get("content-length", "0")
     has_body = length != "0" or "transfer-encoding" in connection.headers
     if not has_body and scope["method"] in ("GET", "HEAD"):

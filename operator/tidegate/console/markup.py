@@ -27,7 +27,7 @@ def joined(parts: Iterable[Markup]) -> Markup:
 
 
 def name(text: object, *, most: int = 60) -> Markup:
-    """A name that somebody else chose: as text, with its own direction, cut where it is long."""
+    """A name that someone else chose: as text, with its own direction, cut where it is long."""
     whole = str(text)
     if len(whole) <= most:
         return Markup('<bdi class="name">{}</bdi>').format(whole)

@@ -130,7 +130,7 @@ def _member_chart(now: PolicyNow, one: MemberNow, history: History, scale: str) 
 
 def _by_broker(now: PolicyNow, one: MemberNow) -> Markup:
     """A bar for each broker, against the one on which it transfers most."""
-    over = {nic.broker for nic in now.over if nic.direction is one.direction}
+    over = {nic.broker for nic in now.over if one.direction in nic.direction.parts}
     most = max(*one.by_broker.values(), 1.0)
     cells = joined(
         Markup(
@@ -159,7 +159,7 @@ def quota_levels(document: Mapping[str, Any]) -> Markup:
 
 
 class _Set(NamedTuple):
-    """A quota that somebody set for one of the eight levels."""
+    """A quota that someone set for one of the eight levels."""
 
     level: PrecedenceLevel
     state: str

@@ -84,17 +84,19 @@ def overrides_of(overrides: Sequence[OverrideNow], now_seconds: float) -> Iterat
         Column("For", lambda one: name(one.target)),
         Column("Action", lambda one: one.action),
         Column("State", lambda one: one.state),
-        Column("Ends in", lambda one: _ends(one.until_seconds, now_seconds)),
+        Column("Ends in", lambda one: _ends(one, now_seconds)),
         Column("Reason", lambda one: name(one.reason, most=120)),
     )
     inside = table(columns, overrides, labelled_by="overrides")
     yield Part("overrides", section("overrides", "Overrides", inside))
 
 
-def _ends(until_seconds: float | None, now_seconds: float) -> str:
-    if until_seconds is None:
+def _ends(one: OverrideNow, now_seconds: float) -> str:
+    if one.starts_seconds is not None and one.starts_seconds > now_seconds:
+        return f"begins in {age_words(one.starts_seconds - now_seconds)}"
+    if one.until_seconds is None:
         return UNKNOWN
-    left = until_seconds - now_seconds
+    left = one.until_seconds - now_seconds
     return f"{age_words(left)}" if left > 0 else f"ended {age_words(-left)} ago"
 
 

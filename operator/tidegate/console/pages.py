@@ -524,7 +524,7 @@ class ViewerPage:
         return result, None if edits.are_empty else play_what_if(situation, Edits())
 
     def _situation(self, now: PolicyNow | None, *, with_kafka: bool) -> Situation:
-        """Raises ValueError where too little is known to play anything."""
+        """Raises ValueError if too little is known to play anything."""
         if now is None or now.declared is None or now.declared.tiers is None:
             raise ValueError("the policy or its tiers are not known now")
         if now.readings is None or not now.readings.nic:

@@ -92,7 +92,7 @@ def page_html(page: Page) -> str:
 
 
 def changes_between(before: Page, after: Page) -> Changes | None:
-    """What makes the one page of the other; None where they are the same."""
+    """What makes the one page of the other; None if they are the same."""
     found: Changes = {}
     known = {part.name: part for part in before}
     placed: Placed = []

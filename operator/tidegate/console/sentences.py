@@ -168,7 +168,7 @@ def _level_since(now: PolicyNow, level: LevelNow) -> str:
 # "since 08:05:06 UTC broker 1 egress 98 of 80 MB/s; now 78 MB/s": the operator renews what comes
 # after "now" once a minute, so a page says what it knows itself
 _BEGAN: Final = re.compile(r"since (\S+ UTC) (.*)")
-_NIC: Final = re.compile(r"broker (\d+) (egress|ingress)")
+_NIC: Final = re.compile(r"broker (\d+) (egress|ingress|combined)")
 
 
 def began(now: PolicyNow, level: LevelNow) -> str:
@@ -203,7 +203,7 @@ def cause_of(now: PolicyNow, level: LevelNow) -> str:
 
 
 def _of_contracts(members: Sequence[MemberNow]) -> Markup:
-    """What they send of their contracts, each way; nothing where either is not known."""
+    """What they send of their contracts, each way; nothing if either is not known."""
     ways = sorted({one.way for one in members})
     said = []
     for way in ways:

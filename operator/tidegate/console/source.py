@@ -92,7 +92,7 @@ class Player(Protocol):
         ...
 
     def begin(self) -> None:
-        """Somebody looks: it plays from now on, if it waited for that."""
+        """Someone looks: it plays from now on, if it waited for that."""
         ...
 
     def go(self, speed: int | None = None) -> None:

@@ -1,6 +1,6 @@
 """What each viewer may see, ready for pages: looked up without waiting, asked for in threads.
 
-A page is kept up on the event loop that answers everybody, so it never waits for the API server: it
+A page is kept up on the event loop that answers everyone, so it never waits for the API server: it
 uses the rights that were answered last, and has them asked for again when they are a minute old.
 While the API server does not answer they are used for up to ten minutes, and pages say so: nobody
 can be given or denied a right meanwhile, and an outage is when people look.
@@ -118,7 +118,7 @@ class Viewers:
     def known(self, token: str | None, asks: Executor) -> Rights | None:
         """What is known by now, None = nothing. Never waits: where that is old, `asks` does.
 
-        Raises Refused where the token ended.
+        Raises Refused if the token ended.
         """
         key = _digest(token)
         with self._lock:

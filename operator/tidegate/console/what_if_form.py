@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.console.whatif import Edits
 from tidegate.resources.rates import parse_byte_rate
 from tidegate.view.policy import PolicyNow
-from tidegate_logic.model import Contract, Direction, Level, RateForm
+from tidegate_logic.model import BrokerLimits, Contract, Level, RateForm, metered
 
 
 class WhatIfForm:
@@ -24,6 +24,8 @@ class WhatIfForm:
             for member in tier.members
         }
         self._tiers = [tier.key for tier in tiers]
+        limits = BrokerLimits() if declared is None else declared.policy.limits
+        self._ways = metered((limits.everywhere, *limits.exceptions.values()))
 
     def build(self) -> None:
         """Three groups: all brokers, one member, one tier."""
@@ -36,7 +38,7 @@ class WhatIfForm:
         with _group("Brokers"):
             self._limits = {
                 way: rate_field(f"{way.value.capitalize()} limit of every broker, such as 40M")
-                for way in Direction
+                for way in self._ways
             }
             self._dead = ui.select(
                 list(self._now.brokers), label="Brokers that die", multiple=True, value=[]

@@ -23,6 +23,7 @@ from tidegate_logic.contracts.leader_scaling import Leaders
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
     DIRECTION_OF,
+    KEY_OF,
     BrokerLimit,
     ClientRate,
     Contract,
@@ -38,11 +39,13 @@ from tidegate_logic.model import (
     Tier,
     TopicLeaders,
     Topology,
+    metered,
 )
 from tidegate_logic.quota_values import enforced_rate
 from tidegate_logic.readings import BINDING_MILLISECONDS
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure
+from tidegate_logic.throttle.schedules import in_force
 
 SECONDS: Final = 600
 _LARGE_PLACES: Final = 2000  # members on brokers; from here on Prometheus is asked less often
@@ -191,8 +194,11 @@ def situation_of(
 ) -> Situation:
     """What members and others move by these readings; a rate that is missing counts as none.
 
-    `quotas` are those in force per broker: they show which members run at theirs.
+    `quotas` are those in force per broker: they show which members run at theirs. The limits are
+    those in force at the time of the readings, and stay.
     """
+    policy = in_force(policy, tiers, readings.read_at_seconds)
+    policy = replace(policy, schedules=(), usual=None)
     members = {member.entity for tier in tiers for member in tier.members}
     wants: dict[Place, float] = {}
     held: set[Place] = set()
@@ -215,8 +221,8 @@ def situation_of(
     unread = sorted(
         f"{broker} {way.value}"
         for broker in topology.brokers
-        for way in Direction
-        if policy.limits.of(broker).limit(way) is not None and (broker, way) not in other
+        for way in KEY_OF
+        if policy.limits.of(broker).limit_of_rates(way) is not None and (broker, way) not in other
     )
     if unread:
         remarks = (*remarks, f"no reading of brokers' NICs: {', '.join(unread)}; assumed idle")
@@ -346,7 +352,7 @@ def _without_leaders(
 
 
 def play_what_if(situation: Situation, edits: Edits, *, seconds: int = SECONDS) -> Result:
-    """What the operator would do from now on. Raises ValueError where no broker would live.
+    """What the operator would do from now on. Raises ValueError if no broker would live.
 
     It starts with every member at its contracted rate, as after a calm time. Only members that move
     bytes through a NIC near its limit are decided on: no one else is ever lowered for load.
@@ -404,7 +410,7 @@ class _WhatIf:
         self._contracts = {
             (entity, way): at_contract.in_force((entity, way))
             for entity in reports
-            for way in Direction
+            for way in KEY_OF
         }
         self._quotas = dict(self._contracts)
         self._wants = dict(situation.wants)
@@ -414,7 +420,7 @@ class _WhatIf:
         self._asked: dict[NicPlace, float] = {
             (broker, way): situation.other.get((broker, way), 0.0)
             for broker in situation.topology.brokers
-            for way in Direction
+            for way in KEY_OF
         }
         self._places: dict[RateKey, list[int]] = defaultdict(list)
         for key, broker in self._wants:
@@ -435,7 +441,10 @@ class _WhatIf:
         )
         self._reports = _reports(self._operator, situation)
         self._spans: dict[NicPlace, list[NicSpan]] = {place: [] for place in self._asked}
-        self._rates: dict[NicPlace, list[float]] = {place: [] for place in self._asked}
+        ways = metered(map(situation.policy.limits.of, situation.topology.brokers))
+        self._rates: dict[NicPlace, list[float]] = {
+            (broker, way): [] for broker in situation.topology.brokers for way in ways
+        }
         self._lowered: dict[RateKey, _Lowered] = {}
         self._findings: dict[tuple[Reason, int | None, Entity | None], str] = {}
         self._last = Decision()
@@ -444,9 +453,12 @@ class _WhatIf:
         """Who moves bytes through a NIC that is near its limit, that way."""
         limits = self._situation.policy.limits
         near = {
-            (broker, way)
-            for (broker, way), asked in self._asked.items()
-            if (limit := limits.of(broker).limit(way)) is not None and asked > _NEAR * limit
+            (broker, part)
+            for broker in self._situation.topology.brokers
+            for way in Direction
+            if (limit := limits.of(broker).limit(way)) is not None
+            and self._asks(broker, way) > _NEAR * limit
+            for part in way.parts
         }
         return {
             key for key, broker in self._wants if (broker, key[1]) in near and key in self._quotas
@@ -534,11 +546,18 @@ class _WhatIf:
                 self._asked[broker, key[1]] += moved - self._moved.get((key, broker), 0.0)
                 self._moved[key, broker] = moved
 
+    def _asks(self, broker: int, way: Direction) -> float:
+        return sum([self._asked[broker, part] for part in way.parts])
+
     def _carries(self, place: NicPlace) -> float:
         """A NIC that is full is shared by all in proportion."""
-        capacity = self._situation.policy.limits.of(place[0]).capacity(place[1])
-        asked = self._asked[place]
-        return asked if capacity is None else min(asked, float(capacity))
+        broker, way = place
+        limits = self._situation.policy.limits.of(broker)
+        asked, capacity = self._asks(broker, way), limits.capacity(way)
+        if limits.combined_capacity is None or way is Direction.COMBINED:
+            return asked if capacity is None else min(asked, float(capacity))
+        everything = self._asks(broker, Direction.COMBINED)
+        return asked * min(1.0, limits.combined_capacity / everything) if everything else 0.0
 
     def _gets(self, key: RateKey, broker: int) -> float:
         place = (broker, key[1])
@@ -614,7 +633,8 @@ _PARTS = ("apiVersion", "kind", "metadata", "spec")
 def edits_as_yaml(policy: RawObject, tiers: Iterable[RawObject], edits: Edits) -> str:
     """The objects with the edits in their specs, for `kubectl apply`; "" where none changes.
 
-    A dead broker and more load are no part of any object.
+    A dead broker and more load are no part of any object. A limit is that of all times: schedules
+    that set it get it too.
     """
     changed = []
     if edits.limits:
@@ -622,7 +642,7 @@ def edits_as_yaml(policy: RawObject, tiers: Iterable[RawObject], edits: Edits) -
         brokers = body["spec"].setdefault("brokers", {})
         for way, limit in edits.limits.items():
             brokers[way.value] = {**(brokers.get(way.value) or {}), "limit": quantity(limit)}
-            for one in brokers.get("overrides") or ():
+            for one in (*(brokers.get("overrides") or ()), *(brokers.get("schedules") or ())):
                 if way.value in one and "limit" in one[way.value]:
                     one[way.value]["limit"] = quantity(limit)
         changed.append(body)

@@ -16,7 +16,7 @@ the store has. When a pass runs is not decided here: see `ControlLoop` in `manag
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Timer
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.errors import InvalidResource, LedgerElsewhere, TidegateError
 from tidegate.kafka.quota_store import Claim, QuotaStore
 from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     DELAY_QUEUES,
@@ -62,19 +63,34 @@ from tidegate.observe.declared import Declared, SpecReader, belongs_to, declare,
 from tidegate.observe.metrics_watch import Dependencies, MetricsWatch
 from tidegate.observe.namespaces import KnownLabels, labels_now
 from tidegate.observe.observation import KafkaCluster, ObservationResult, Rival
+from tidegate.observe.secrets_and_hosts import refuse_other_hosts
 from tidegate.observe.strimzi import KnownKafkaUsers
-from tidegate.observe.trust import refuse_other_hosts
 from tidegate.settings import ForwarderOffer
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import Mode, QuotaWrite, Readings, Topology
 from tidegate_logic.queues.shift import crowded_brokers
 from tidegate_logic.reasons import Reason
+from tidegate_logic.throttle.schedules import in_force
 
 if TYPE_CHECKING:
     from tidegate.control.queues.keeper import QueueKeeper
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The objects that refer to one policy, as they are in the cache."""
+
+    tiers: list[JsonObject]
+    overrides: list[JsonObject]
+    budgets: list[JsonObject]
+
+    @property
+    def all(self) -> tuple[list[JsonObject], ...]:
+        """All of them, as reports take them."""
+        return self.tiers, self.overrides, self.budgets
 
 
 class Controller:
@@ -162,9 +178,7 @@ class Controller:
         if policy is None or policy["metadata"].get("deletionTimestamp"):
             return
         with suppress(TidegateError):
-            declared = self._read_declared(
-                policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES)
-            )
+            declared = self._read_declared(policy, self._parts_of(policy))
             self._pass.observer.observe(
                 declared,
                 self._connection.cluster(declared.spec.kafka),
@@ -181,9 +195,7 @@ class Controller:
             return self._context.settings.poll_seconds
         self._forget_another(policy["metadata"]["uid"])
         started_seconds = self._context.clock.monotonic()
-        result = self._observe_and_act(
-            policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES)
-        )
+        result = self._observe_and_act(policy, self._parts_of(policy))
         self._context.telemetry.pass_seconds.labels(*policy_labels(self._key)).observe(
             self._context.clock.monotonic() - started_seconds
         )
@@ -263,18 +275,31 @@ class Controller:
         known = self._context.cache.snapshot(DELAY_QUEUES)
         return tuple(raw for raw in known if belongs_to(raw, policy))
 
-    def _observe_and_act(
-        self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
-    ) -> PassResult | None:
+    def _parts_of(self, policy: JsonObject) -> _Parts:
+        kinds = (BUSINESS_TIERS, QUOTA_OVERRIDES, BANDWIDTH_BUDGETS)
+        return _Parts(*(self._of(policy, kind) for kind in kinds))
+
+    def _budgets_are_unknown(self, policy: JsonObject, parts: _Parts) -> bool:
+        """Whether the policy has budgets, and which they are now cannot be known.
+
+        A process that has never had their list takes it from the policy's status.
+        """
+        if self._context.list_is_fresh(BANDWIDTH_BUDGETS):
+            return False
+        is_remembered = bool((policy.get("status") or {}).get("budgets"))
+        was_listed = self._context.cache.list_age_seconds(BANDWIDTH_BUDGETS) is not None
+        return bool(parts.budgets) or (is_remembered and not was_listed)
+
+    def _observe_and_act(self, policy: JsonObject, parts: _Parts) -> PassResult | None:
         try:
-            self._declared = declared = self._read_declared(policy, tiers, overrides)
+            self._declared = declared = self._read_declared(policy, parts)
         except InvalidResource as error:
             self._declared = None
             self._metrics.latest(None, None)  # nothing goes on by the spec from before
             self._rollups.latest(policy, None)
             self._queues.want(None)
             self._reports.catch_up()
-            self._context.reporter.unread(policy, error, tiers, overrides)
+            self._context.reporter.unread(policy, error, *parts.all)
             self._context.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
             return None
         rollups = (
@@ -282,7 +307,7 @@ class Controller:
         )
         self._want_queues(policy, declared)
         self._ledger.begin(policy.get("status") or {})
-        with self._pending_report(policy, tiers, overrides) as cluster_answered:
+        with self._pending_report(policy, parts) as cluster_answered:
             result = self._run(policy, declared, rollups, cluster_answered)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
@@ -299,9 +324,10 @@ class Controller:
                 result,
                 declared,
                 policy,
-                tuple(tiers),
+                tuple(parts.tiers),
                 written,
-                tuple(overrides),
+                tuple(parts.overrides),
+                tuple(parts.budgets),
                 rollups,
                 resynced,
                 self._ledger.status,
@@ -310,19 +336,19 @@ class Controller:
         self._measure(result, rollups)
         return result
 
-    def _read_declared(
-        self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
-    ) -> Declared:
+    def _read_declared(self, policy: JsonObject, parts: _Parts) -> Declared:
         """What the objects say. Raises InvalidResource when the policy cannot be followed."""
         fresh = self._context.list_is_fresh
         declared = declare(
             policy,
-            tiers if fresh(BUSINESS_TIERS) else None,
+            parts.tiers if fresh(BUSINESS_TIERS) else None,
             self._reader,
-            overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
+            overrides=parts.overrides if fresh(QUOTA_OVERRIDES) else None,
+            budgets=None if self._budgets_are_unknown(policy, parts) else parts.budgets,
             labels=self._labels,
             lease_namespace=self._context.settings.lease_namespace,
             kafka_users=self._kafka_users,
+            unread_budgets=self._context.why_unlisted(BANDWIDTH_BUDGETS),
         )
         refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
         return declared
@@ -353,6 +379,7 @@ class Controller:
                         overrides=tuple(
                             known(QUOTA_OVERRIDES, override) for override in report.overrides
                         ),
+                        budgets=tuple(known(BANDWIDTH_BUDGETS, one) for one in report.budgets),
                     )
                 )
         except Exception as error:
@@ -369,12 +396,19 @@ class Controller:
 
     def _newest_reading(self, declared: Declared) -> Readings | None:
         brokers = None if self._topology is None else self._topology.brokers
+        # what a reading a scrape sooner would be for: only who writes has a use for it
+        acts = declared.policy.mode is not Mode.OBSERVE and self._may_write()
+        now_seconds = self._context.clock.wall()
+        policy = in_force(declared.policy, declared.tiers, now_seconds) if acts else None
         return self._metrics.latest(
-            None if declared.policy.deleting else declared.spec.metrics, brokers
+            None if declared.policy.deleting else declared.spec.metrics,
+            brokers,
+            None if policy is None else policy.limits,
+            background=declared.spec.background is not None and declared.spec.background.is_remote,
         )
 
     def _pending_report(
-        self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
+        self, policy: JsonObject, parts: _Parts
     ) -> AbstractContextManager[Callable[[], None]]:
         if self._seen_before:
             return nullcontext(lambda: None)
@@ -382,7 +416,7 @@ class Controller:
 
         def say() -> None:
             self._context.vital_signs.beat(f"policy {self._key}")  # its pass waits for this thread
-            self._context.reporter.first_seen(policy, tiers, overrides)
+            self._context.reporter.first_seen(policy, *parts.all)
 
         return report_pending_if_slow(say, PENDING_AFTER_SECONDS)
 
@@ -452,7 +486,11 @@ class Controller:
         seen: ObservationResult,
         owner: Claim | None,
     ) -> None:
-        """Before writes: the status knows of the ledger. Raises what keeps it from that."""
+        """Before writes: the status knows of budgets and of the ledger.
+
+        Raises what keeps it from knowing of a smaller ledger.
+        """
+        self._note_budgets(policy, len(seen.observation.budgets))
         quotas, facts = seen.observation.quotas, seen.facts
         if owner is None or not owner.epoch or quotas is None or facts is None:
             return
@@ -461,6 +499,14 @@ class Controller:
             self._note_ledger(policy, now)
 
         self._ledger.before_writes(writes, owner, facts, quotas, note=note)
+
+    def _note_budgets(self, policy: JsonObject, count: int) -> None:
+        """Have the status know that there are budgets, whatever becomes of this process."""
+        newest = self._context.cache.with_known_status(BROKER_BANDWIDTH_POLICIES, policy)
+        if count and not (newest.get("status") or {}).get("budgets"):
+            with suppress(TidegateError):  # no quota waits for that; the report is next to try
+                self._reports.catch_up()
+                self._context.reporter.remember_budgets(newest, count)
 
     def _note_ledger(self, policy: JsonObject, ledger: Remembered) -> None:
         """Write it into the status after every report that is on its way."""
@@ -491,7 +537,7 @@ class Controller:
         if claim is None or not claim.is_of(declared.policy.key, declared.policy.uid):
             return
         throttles = None
-        if declared.spec.replication is not None:
+        if declared.spec.replication is not None or declared.spec.background is not None:
             try:
                 throttles = cluster.store.throttle_record()
             except TidegateError:
@@ -616,7 +662,7 @@ class Controller:
                 ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER
             )
         except TidegateError as error:
-            log.warning("Policy could not be let go yet", policy=self._key, error=error.message)
+            log.warning("Policy could not be released yet", policy=self._key, error=error.message)
             return
         if farewell.incomplete is not None:
             self._context.reporter.left_behind(policy, farewell.reason, farewell.incomplete, *left)
@@ -676,7 +722,7 @@ class Controller:
         ):
             return min(poll_seconds, self._backoff.next_seconds())
         self._backoff.reset()
-        ends_at_seconds = result.decision.overridden.next_expiry_seconds
+        changes_at_seconds = result.decision.overridden.next_change_seconds
         due = [
             poll_seconds,
             *(
@@ -687,8 +733,8 @@ class Controller:
         ]
         if result.seen.ledger_loss is not None and not result.seen.ledger_loss.is_confirmed:
             due.append(CONFIRMED_AFTER_SECONDS)
-        if ends_at_seconds is not None:
-            due.append(ends_at_seconds - result.seen.observation.now_seconds)
+        if changes_at_seconds is not None:
+            due.append(changes_at_seconds - result.seen.observation.now_seconds)
         return max(0.0, min(due))
 
     def _measure(self, result: PassResult, rollups: RollupProgress | None) -> None:
@@ -757,6 +803,10 @@ def _metrics_dependencies(
         beat=lambda: context.vital_signs.beat(thread),
         forget=lambda: context.vital_signs.forget(thread),
         opener=context.open_reader,
+        exporters=context.exporters,
+        count_direct=lambda result: context.telemetry.direct_readings.labels(
+            *policy_labels(key), result
+        ).inc(),
         bounds=context.settings.bounds,
     )
 

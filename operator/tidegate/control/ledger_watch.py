@@ -197,7 +197,7 @@ class LedgerWatch:
                 is_confirmed=False,
             )
         if lasts_seconds < self._confirmed_after_seconds:
-            return LedgerLoss(f"{what}. It is looked for again", is_confirmed=False)
+            return LedgerLoss(f"{what}. Tidegate looks for it again", is_confirmed=False)
         if policy.deleting:
             return LedgerLoss(what, is_confirmed=True)
         advice = self._advice(remembered, facts)
@@ -369,8 +369,8 @@ class LedgerWatch:
         """How the answer is carried out, under `claim` with the next epoch. Changes nothing.
 
         Everything that may be left behind is read here: afterwards nobody could tell any more which
-        quotas had no record. Raises TidegateError where that, or Strimzi's KafkaUsers, could not be
-        read. None where this process cannot do it, as the loss's message says.
+        quotas had no record. Raises TidegateError if that, or Strimzi's KafkaUsers, could not be
+        read. None if this process cannot do it, as the loss's message says.
         """
         remembered = self._remembered
         if remembered is None:
@@ -419,7 +419,7 @@ class LedgerWatch:
     def mend(self, mending: Mending, store: QuotaStore) -> str:
         """Carry the answer out; returns what was done, for people.
 
-        Raises TidegateError where that could not be done; the ledger still counts as lost then.
+        Raises TidegateError if that could not be done; the ledger still counts as lost then.
         """
         facts, there, missing = mending.facts, mending.there, mending.missing
         store.mend_ledger(

@@ -116,7 +116,7 @@ def suspects_words(suspects: Sequence[Suspect], bootstrap_servers: str) -> list[
     messages: list[str] = []
     for number, one in enumerate(suspects):
         command = one.command(bootstrap_servers)
-        words = f"{one.words}: {command or 'look at its node by hand'}"
+        words = f"{one.words}: {command or 'inspect its node by hand'}"
         if messages and len(messages[-1].encode()) + len(words.encode()) + 2 <= _EVENT_BYTES:
             messages[-1] = f"{messages[-1]}; {words}"
         elif len(messages) < _MOST_EVENTS:

@@ -35,13 +35,13 @@ from tidegate.control.runtime import (
     PassAllowance,
     Wakeup,
 )
-from tidegate.errors import NotFound, TidegateError
+from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     LEASE_CALL_SECONDS,
     ResourceKind,
 )
-from tidegate.kube.cache import Change, relist
+from tidegate.kube.cache import Change
 from tidegate.observe.declared import object_key, policy_name_of
 from tidegate.throttle_metrics import policy_labels
 from tidegate.tracing import new_pass_id
@@ -170,6 +170,8 @@ _LEASE_TICK_SECONDS = 0.5
 # 100 held and 100 watched at 100 ms a call are 9 at any moment; the others are for calls that hang
 _LEASE_CALLS_AT_ONCE = 16
 _READ_AHEAD_AT_ONCE = 2
+# for optional kinds that could not be listed
+_LOOK_AGAIN_SECONDS = 60.0
 # by then the Lease was ours, or its holder has renewed it after all
 _READ_AHEAD_SECONDS = 30.0
 _OTHERS, _LIST = "the replicas", "all policies"
@@ -279,6 +281,7 @@ class Manager:
         self._readers_ahead = ThreadPoolExecutor(_READ_AHEAD_AT_ONCE, "read ahead")
         self._relist_at_seconds = float("-inf")
         self._relist_backoff = Backoff()
+        self._look_again_at_seconds = float("-inf")
         self._attend_now = threading.Event()
         self._lease_calls = ThreadPoolExecutor(_LEASE_CALLS_AT_ONCE, "lease")
         self._under_way: set[str] = set()
@@ -381,6 +384,11 @@ class Manager:
 
     def _relist_when_due(self) -> None:
         now_seconds = self._context.clock.monotonic()
+        unlisted = self._context.unlisted_kinds
+        if unlisted and now_seconds >= self._look_again_at_seconds:
+            self._look_again_at_seconds = now_seconds + _LOOK_AGAIN_SECONDS
+            for kind in unlisted:
+                self._relist(kind)
         if now_seconds < self._relist_at_seconds:
             return
         failed = [kind for kind in self._context.kinds if not self._relist(kind)]
@@ -397,18 +405,13 @@ class Manager:
     def _relist(self, kind: ResourceKind) -> bool:
         self._context.vital_signs.beat("manager")
         try:
-            relist(
-                self._context.cache,
-                self._context.kubernetes,
-                kind,
-                namespaces=self._context.settings.namespaces,
-            )
+            self._context.relist(kind)
         except TidegateError as error:
             log.warning("Resources could not be listed", kind=kind.kind, error=error.message)
             self._context.telemetry.lists.labels(kind.kind, "failed").inc()
-            # one that may be missing is not asked for more often than the others
-            return kind in self._context.optional_kinds and isinstance(error, NotFound)
-        self._context.telemetry.lists.labels(kind.kind, "complete").inc()
+            return False
+        result = "failed" if kind in self._context.unlisted_kinds else "complete"
+        self._context.telemetry.lists.labels(kind.kind, result).inc()
         return True
 
     def _start_and_stop_loops(self) -> None:

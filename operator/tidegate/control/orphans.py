@@ -1,4 +1,4 @@
-"""Reports tiers, overrides and queues whose policy does not exist.
+"""Reports tiers, overrides, budgets and queues whose policy does not exist.
 
 A queue that is deleted then is let go: without its policy nobody can drain it, and its messages
 stay in Kafka.
@@ -16,6 +16,7 @@ from tidegate.control.queues.report import DRAIN_FINALIZER
 from tidegate.control.runtime import OperatorContext
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
     BUSINESS_TIERS,
     DELAY_QUEUES,
     QUOTA_OVERRIDES,
@@ -39,7 +40,7 @@ class _Orphan:
 
 
 class Orphans:
-    """The tiers, overrides and queues of a process that lack their policy.
+    """The tiers, overrides, budgets and queues of a process that lack their policy.
 
     `is_mine` says by namespace/name of that policy whether this replica is the one that reports.
     """
@@ -78,7 +79,7 @@ class Orphans:
         watched = self._context.settings.namespaces
         named = [
             _Orphan(kind, raw, policy_name_of(raw))
-            for kind in (BUSINESS_TIERS, QUOTA_OVERRIDES, DELAY_QUEUES)
+            for kind in (BUSINESS_TIERS, QUOTA_OVERRIDES, BANDWIDTH_BUDGETS, DELAY_QUEUES)
             for raw in self._context.cache.snapshot(kind)
         ]
         return [
@@ -109,7 +110,7 @@ class Orphans:
         try:
             ref = ObjectRef.of(orphan.kind, orphan.raw)
             self._context.kubernetes.remove_finalizer(ref, DRAIN_FINALIZER)
-            log.info("Queue without its policy let go; its topics stay", queue=str(ref))
+            log.info("Queue without its policy released; its topics stay", queue=str(ref))
         except TidegateError as error:
             log.warning("Queue without its policy stays", error=error.message)
         return True

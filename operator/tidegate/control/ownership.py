@@ -77,7 +77,7 @@ def take_ownership(
 
     A claim where there is none gets an epoch above `least_epoch`, which the policy had before. The
     claim of another replica gets the next epoch, so that nothing of what that one has decided is
-    written any more; also while the policy is being deleted. Raises LeaseLost where `may_write`
+    written any more; also while the policy is being deleted. Raises LeaseLost if `may_write`
     says so, RetryLater when the object is being deleted, WriteRefused when another policy was
     faster.
     """
@@ -147,7 +147,7 @@ def take_over_words(replaced: Claim, claim: Claim) -> str:
     return (
         f"The claim on the Kafka cluster was that of policy {replaced.policy_key} with uid "
         f"{replaced.policy_uid}{by}, which the annotation {REPLACE_CLAIM} names; now it is this "
-        f"one's (epoch {claim.epoch}). The annotation has done its work and may go"
+        f"one's (epoch {claim.epoch}). The annotation is no longer needed and can be removed"
     )
 
 
@@ -284,7 +284,7 @@ class Deletion:
             return (
                 f"Every quota was restored.{throttles} There was no progress for "
                 f"{self._deadline_seconds:.0f} s, so the policy is released and they stay. When "
-                "the brokers are back, make a policy of this name again and delete it"
+                "the brokers are back, create a policy of this name again and delete it"
             )
         why = (
             ""
@@ -301,9 +301,9 @@ class Deletion:
 
 def _lost_words(loss: LedgerLoss) -> str:
     return (
-        f"{loss.message}. The policy is released before anybody answered for that. Quotas of it "
-        "may be left in Kafka. The operator's log, and Events of this policy, name each one with "
-        "the command that removes it"
+        f"{loss.message}. The policy is released before anyone answered for that, so some of its "
+        "quotas may be left in Kafka. The operator's log, and Events of this policy, name each "
+        "one with the command that removes it"
     )
 
 

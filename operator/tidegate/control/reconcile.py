@@ -245,7 +245,7 @@ class ControlPass:
         `prepare` is called before the first write and returns the claim that all are sent under;
         its TidegateError refuses them. `before_writes` is called with each round of writes before
         they are sent, and may refuse them in the same way. `fresh_kafka_users` is called before a
-        write over somebody else's value of a user, so that the KafkaUser that may have brought it
+        write over someone else's value of a user, so that the KafkaUser that may have brought it
         is known.
         """
 
@@ -279,6 +279,7 @@ class ControlPass:
         result = self._write_until_settled(cluster, seen, decision, owner, before_writes)
         if result.seen.facts is None or not may_be_written(result.decision):
             return result
+        read = result.seen.observation.readings
         with self.tracing.span("replication"):
             replication = self.replication.run(
                 declared,
@@ -287,6 +288,7 @@ class ControlPass:
                 facts=result.seen.facts,
                 decision=result.decision,
                 owner=owner,
+                spans={} if read is None else read.background,
             )
         return replace(result, replication=replication)
 

@@ -7,6 +7,7 @@ that changes nothing writes nothing.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore, require_lease
@@ -15,19 +16,24 @@ from tidegate.observe.declared import Declared
 from tidegate.observe.observation import ReplicationSource
 from tidegate.resources.replication import (
     DEFAULT_MINIMUM_RATE,
+    BackgroundRates,
     ReassignmentRates,
     Reassignments,
     Recovery,
+    RemoteTraffic,
     Replication,
 )
+from tidegate.resources.replication import Background as BackgroundSpec
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import (
+    BackgroundKind,
+    BackgroundSpans,
     BrokerLimits,
-    Direction,
     Level,
     Mode,
     ReplicationOnNics,
 )
+from tidegate_logic.replication.background import Background, Flow
 from tidegate_logic.replication.moves import ClusterReplication, MoveKind, Side
 from tidegate_logic.replication.rates import (
     NicRoom,
@@ -45,6 +51,7 @@ from tidegate_logic.replication.replication_pass import (
     resources_of,
 )
 from tidegate_logic.replication.throttles import (
+    RATE_KEYS,
     ConfigChange,
     Configs,
     Items,
@@ -55,6 +62,7 @@ from tidegate_logic.replication.throttles import (
     without_items,
 )
 from tidegate_logic.throttle.decision import ThrottleDecision
+from tidegate_logic.throttle.schedules import in_force
 
 SCAN_SECONDS = 60.0  # how often the throttles of the whole cluster are looked at
 FIGURES_SECONDS = 60.0  # numbers alone renew a status no sooner
@@ -77,8 +85,8 @@ class ReplicationResult:
     """What a pass did about replication. `decision` None = it could not even look.
 
     `applied` are the changes that were made, `failed` says for each resource why not. `is_idle` =
-    the policy asks for nothing and nothing of ours is left. `figures` and `stalls` are those of the
-    status.
+    the policy asks for nothing and nothing of ours is left. `figures`, `stalls` and the rates in
+    force of `background` are those of the status.
     `begins` = it passes a NIC, and the quotas of this pass were decided without that.
     """
 
@@ -89,6 +97,7 @@ class ReplicationResult:
     is_idle: bool = False
     figures: Mapping[MoveKind, Figures] = field(default_factory=dict)
     stalls: tuple[Stall, ...] = ()
+    background: Mapping[Flow, int] = field(default_factory=dict)
     begins: bool = False
 
     @property
@@ -96,7 +105,7 @@ class ReplicationResult:
         """How soon the next look should come; None = nothing is being filled."""
         if self.begins:
             return 0.0
-        is_moving = self.decision is not None and bool(self.decision.moves or self.decision.record)
+        is_moving = self.decision is not None and self.decision.is_busy
         return PASS_SECONDS if is_moving or self.error is not None else None
 
     @property
@@ -126,6 +135,7 @@ class ReplicationControl:
         self._beside: ReplicationOnNics = {}
         self._figures: Mapping[MoveKind, Figures] = {}
         self._stalls: tuple[Stall, ...] = ()
+        self._background: Mapping[Flow, int] = {}
         self._figures_at_seconds = 0.0
 
     @property
@@ -142,25 +152,33 @@ class ReplicationControl:
         facts: ClusterFacts,
         decision: Decision,
         owner: Claim | None,
+        spans: BackgroundSpans = MappingProxyType({}),
     ) -> ReplicationResult:
-        """One pass, after that of the quotas. Never raises a TidegateError."""
+        """One pass, after that of the quotas. Never raises a TidegateError.
+
+        `spans` are what was read of background traffic.
+        """
         spec = None if declared.policy.deleting else declared.spec.replication
+        behind = background_terms(None if declared.policy.deleting else declared.spec.background)
         known = bool(self._beside)
         self._beside = {}
-        if source is None or (spec is None and self._known_empty is store):
+        if source is None or (spec is None and not behind and self._known_empty is store):
             return IDLE
+        background = Background(behind, spans=spans)
         try:
-            result = self._run(declared, spec, source, store, facts, decision, owner)
+            result = self._run(declared, spec, background, source, store, facts, decision, owner)
         except TidegateError as error:
             return ReplicationResult(error=error)
         if result.decision is None:
             return result
         self._beside = result.decision.beside
+        is_replication = spec is not None or result.decision.throttles_replication
         self._renew(result.decision, terms_of(spec))
         return replace(
             result,
-            figures=self._figures,
-            stalls=self._stalls,
+            figures=self._figures if is_replication else {},
+            stalls=self._stalls if is_replication else (),
+            background=self._background,
             begins=bool(self._beside) and not known,
         )
 
@@ -177,14 +195,17 @@ class ReplicationControl:
         is_same &= {kind: one.partitions for kind, one in figures.items()} == {
             kind: one.partitions for kind, one in self._figures.items()
         }
+        rates = decided.background.in_force
+        is_same &= rates.keys() == self._background.keys()
         if not is_same or not 0 <= now_seconds - self._figures_at_seconds < FIGURES_SECONDS:
             self._figures, self._figures_at_seconds = figures, now_seconds
-            self._stalls = decided.stalls
+            self._stalls, self._background = decided.stalls, rates
 
     def _run(
         self,
         declared: Declared,
         spec: Replication | None,
+        background: Background,
         source: ReplicationSource,
         store: QuotaStore,
         facts: ClusterFacts,
@@ -194,23 +215,29 @@ class ReplicationControl:
         content = store.throttle_record()
         record = record_of(content)
         self._known_empty = None
-        if spec is None and not record:
+        if spec is None and not background.terms and not record:
             self._known_empty = store
             return IDLE
         terms = terms_of(spec)
         seen = source.read(with_recovery=terms[MoveKind.RECOVERY].mode is not ReplicationMode.OFF)
-        configs = source.configs(resources_of(seen, record))
+        brokers = seen.brokers if background.terms else ()
+        if background.terms:
+            background = replace(background, brokers=source.tiering())
+        configs = source.configs(resources_of(seen, record, brokers))
+        now_seconds = self._now_seconds()
+        policy = in_force(declared.policy, declared.tiers, now_seconds)
         decided, self._memory = decide_replication(
             ReplicationInput(
-                self._now_seconds(),
+                now_seconds,
                 terms,
                 declared.policy.cut_to_percent,
                 seen,
-                nics_of(decision.throttle, declared.policy.limits, seen.brokers),
+                nics_of(decision.throttle, policy.limits, seen.brokers),
                 configs,
                 record,
                 spec is not None and bool(spec.clean_up_leftovers),
                 self._scan(spec, source, seen),
+                background,
             ),
             self._memory,
         )
@@ -332,11 +359,25 @@ def terms_of(spec: Replication | None) -> Mapping[MoveKind, Terms]:
     }
 
 
-def _terms(declared: Reassignments | Recovery | None, priority: Priority) -> Terms:
+def background_terms(spec: BackgroundSpec | None) -> dict[BackgroundKind, Terms]:
+    """What a policy wants of background traffic; what is Off is left out."""
+    if spec is None:
+        return {}
+    found = {
+        BackgroundKind.REMOTE_COPY: _terms(spec.remote_copy, Priority.BELOW_L3),
+        BackgroundKind.REMOTE_FETCH: _terms(spec.remote_fetch, Priority.BELOW_L3),
+    }
+    if spec.log_dirs is not None and spec.log_dirs.rate is not None:
+        rate = spec.log_dirs.rate.max
+        found[BackgroundKind.LOG_DIRS] = Terms(ReplicationMode.FIXED, maximum=rate)
+    return {kind: one for kind, one in found.items() if one.mode is not ReplicationMode.OFF}
+
+
+def _terms(declared: Reassignments | Recovery | RemoteTraffic | None, priority: Priority) -> Terms:
     if declared is None:
         return Terms()
     rate = declared.rate
-    maximum = rate.max if isinstance(rate, ReassignmentRates) else None
+    maximum = rate.max if isinstance(rate, ReassignmentRates | BackgroundRates) else None
     minimum = DEFAULT_MINIMUM_RATE if rate is None or rate.min is None else rate.min
     return Terms(
         ReplicationMode(declared.mode),
@@ -354,9 +395,9 @@ def nics_of(
     A side with a limit of which the throttle knows nothing is not known.
     """
     nics = {
-        Side(broker, direction): NicRoom(limits.of(broker).limit(direction))
+        Side(broker, direction): NicRoom(limits.of(broker).limit_of_rates(direction))
         for broker in brokers
-        for direction in Direction
+        for direction in RATE_KEYS
     }
     if throttle is None:
         return nics
@@ -368,16 +409,20 @@ def nics_of(
                 throttled.setdefault(Side(broker, step.direction), set()).add(step.level)
     for one in throttle.rounds:
         for view in one.brokers:
-            side, nic = Side(view.nic.broker, one.direction), view.nic
+            nic = view.nic
             if nic.limit is None or not nic.known or nic.at_seconds is None:
                 continue
-            nics[side] = NicRoom(
+            sides = [Side(nic.broker, part) for part in one.direction.parts]
+            below = frozenset[Level]().union(*(throttled.get(side, ()) for side in sides))
+            room = NicRoom(
                 nic.limit,
                 nic.steady_bytes_per_second,
                 nic.at_seconds,
                 nic.steady_seconds,
-                frozenset(throttled.get(side, ())),
+                below,
                 view.cuttable,
                 view.promised,
+                is_shared=len(sides) > 1,
             )
+            nics |= dict.fromkeys(sides, room)
     return nics

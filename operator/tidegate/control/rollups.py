@@ -27,7 +27,7 @@ from tidegate.kube.rollup_jobs import (
     result_name,
     selector,
 )
-from tidegate.observe.trust import read_secrets
+from tidegate.observe.secrets_and_hosts import read_secrets
 from tidegate.prometheus.settings import PROXY_VARIABLE
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
@@ -304,7 +304,7 @@ class RollupLook:
         return (
             Reason.ROLLUP_RESULT_STALE,
             (
-                f"usage was last worked out {hours:.0f} hours ago and counts no more; contracts "
+                f"usage was last worked out {hours:.0f} hours ago and is too old to use; contracts "
                 "are as declared"
             ),
         )
@@ -418,7 +418,7 @@ class _Round:
             log.exception("Look at rollups abandoned", policy=self._key)
             problem = (
                 Reason.INTERNAL_ERROR,
-                f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again",
+                f"A bug in Tidegate, {type(error).__name__}: {error}. Tidegate retries",
             )
             now_seconds = self._dependencies.wall()
             return RollupProgress(now_seconds, usage=self._look.usage(now_seconds), trouble=problem)

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import structlog
+
 from tidegate.control.audit.trail import AuditTrail, unread_trail
 from tidegate.control.report.reporter import Reporter
+from tidegate.errors import NotFound, Unauthorized
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -17,13 +20,16 @@ from tidegate.kube.api import (
     Kubernetes,
     ResourceKind,
 )
-from tidegate.kube.cache import ResourceCache
+from tidegate.kube.cache import ResourceCache, relist
 from tidegate.metrics import Telemetry
 from tidegate.observe.connections import OpenCluster
 from tidegate.observe.metrics_watch import OpenReader
+from tidegate.prometheus.direct import Exporters
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
 from tidegate.tracing import OFF, Tracing
+
+log = structlog.get_logger(__name__)
 
 # Object events come in bursts (a person applies a folder), so `Wakeup.wait` lets a burst end, for a
 # bounded time, before it returns. Other causes are never delayed.
@@ -257,6 +263,20 @@ class FirstPasses:
 
 
 KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
+# A server that is being replaced may lack a definition that is there. Objects of a definition that
+# is deleted are reported as deleted before; this is for a watch that missed it.
+_GONE_AFTER_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class OptionalKind:
+    """A kind that a cluster may lack, or that this process may not list.
+
+    `why` it cannot be listed, "" = it can; `missing_since_seconds` Kubernetes does not serve it.
+    """
+
+    why: str = ""
+    missing_since_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +296,10 @@ class OperatorContext:
     open_cluster: OpenCluster
     report_beside: bool = True
     open_reader: OpenReader = PrometheusReader
+    exporters: Exporters = field(default_factory=Exporters)
     audit: AuditTrail = field(default_factory=unread_trail)
     tracing: Tracing = OFF
-    # served on request, where their CRDs are there; only `main.py` changes it
-    optional_kinds: list[ResourceKind] = field(default_factory=list)
+    optional_kinds: dict[ResourceKind, OptionalKind] = field(default_factory=dict)
     first_passes: FirstPasses = field(init=False)
 
     def __post_init__(self) -> None:
@@ -287,8 +307,55 @@ class OperatorContext:
 
     @property
     def kinds(self) -> tuple[ResourceKind, ...]:
-        """The kinds that are watched and listed."""
-        return (*KINDS, *self.optional_kinds)
+        """The kinds that could be listed the last time, and so can be watched."""
+        return (*KINDS, *(kind for kind, known in self.optional_kinds.items() if not known.why))
+
+    @property
+    def unlisted_kinds(self) -> tuple[ResourceKind, ...]:
+        """The optional kinds that could not be listed the last time."""
+        return tuple(kind for kind, known in self.optional_kinds.items() if known.why)
+
+    def why_unlisted(self, kind: ResourceKind) -> str:
+        """Why an optional kind cannot be listed; "" = it can, or this process has no use for it."""
+        known = self.optional_kinds.get(kind)
+        return "" if known is None else known.why
+
+    def relist(self, kind: ResourceKind) -> None:
+        """Correct the cache with a full list. For any thread.
+
+        Raises what `list_all` raises; not NotFound and Unauthorized for an optional kind. While
+        its list is refused, the cache keeps what was known. A kind that is not served any more has
+        no objects.
+        """
+        start, known = self.cache.begin_list(kind), self.optional_kinds.get(kind)
+        try:
+            relist(self.cache, self.kubernetes, kind, namespaces=self.settings.namespaces)
+        except (NotFound, Unauthorized) as error:
+            if known is None:
+                raise
+            is_missing = isinstance(error, NotFound)
+            if is_missing and self._has_gone(known, start.at_seconds):
+                self.cache.replace_all(start, ())
+            elif not is_missing:
+                known.missing_since_seconds = None
+            if error.message != known.why:
+                known.why = error.message
+                log.warning(
+                    f"{kind.kind}s cannot be listed. Install their CRD and grant the rights",
+                    why=error.message,
+                )
+            return
+        if known is not None and known.why:
+            log.info(f"{kind.kind}s can be listed")
+        if known is not None:
+            known.why, known.missing_since_seconds = "", None
+
+    @staticmethod
+    def _has_gone(known: OptionalKind, now_seconds: float) -> bool:
+        """Whether Kubernetes has not served it for a while."""
+        if known.missing_since_seconds is None:
+            known.missing_since_seconds = now_seconds
+        return now_seconds - known.missing_since_seconds >= _GONE_AFTER_SECONDS
 
     def list_is_fresh(self, kind: ResourceKind) -> bool:
         """Whether the objects of this kind are known in full, from a list that is not too old."""

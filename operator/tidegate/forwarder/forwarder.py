@@ -2,7 +2,7 @@
 
 One thread does all of it and touches the consumers alone. Nothing is paused or resumed: what is not
 due stays in librdkafka's queue, the earliest due time sets the only timer, and a level that is
-empty is looked at again after a quarter of its delay.
+empty is checked again after a quarter of its delay.
 """
 
 import contextlib
@@ -117,7 +117,7 @@ class Forwarder:
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; then finish what is open, commit and leave.
 
-        Raises StartAgain where another member has taken over, and where a Kafka client gave up.
+        Raises StartAgain if another member has taken over, or if a Kafka client gave up.
         """
         sys.setswitchinterval(0.0005)  # at 5 ms, the loop would wait that long for other threads
         self._keeper.start()

@@ -241,7 +241,7 @@ def _committed(consumer: Consumer, topic: str) -> tuple[int | None, PositionNote
 
 
 def _log_start(topic: str, consumer: Consumer) -> int:
-    """Where the log begins. All before it was deleted before anybody read it."""
+    """Where the log begins. All before it was deleted before anyone read it."""
     first, _ = consumer.get_watermark_offsets(
         TopicPartition(topic, 0), timeout=_TIMEOUT_SECONDS, cached=False
     )

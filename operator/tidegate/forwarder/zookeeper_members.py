@@ -95,7 +95,7 @@ class ZooKeeperMembers:
     ) -> None:
         """Connect and become a member. Takes as long as `start_timeout_seconds` of `connection`.
 
-        Raises Unreachable and Unauthorized as `start_client` does, WriteRefused where there is no
+        Raises Unreachable and Unauthorized as `start_client` does, WriteRefused if there is no
         Kafka below the chroot, Conflict while there is a member of this name.
         """
         self.member = member
@@ -312,7 +312,7 @@ class ZooKeeperMembers:
             yield topic, self._settled(result)
 
     def _answers(self, *sent: Any) -> list[Any]:
-        """The answers in their order; None where there is no node."""
+        """The answers in their order; None if there is no node."""
         answers = [self._settled(result) for result in sent]
         return [None if isinstance(answer, NoNodeError) else answer for answer in answers]
 

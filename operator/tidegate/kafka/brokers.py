@@ -92,7 +92,7 @@ def _exists(topic: Any) -> bool:
         raise Incomplete(
             Reason.TOPOLOGY_INCOMPLETE,
             f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}.",
-            consequence="Quotas stay as they are until they are.",
+            consequence="Quotas stay as they are until they are known.",
         )
     return bool(code == _NONE)
 
@@ -106,7 +106,7 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
                 Reason.TOPOLOGY_INCOMPLETE,
                 f"The leader of topic {topic.name}, partition {partition.partition_index} is not "
                 f"known: {for_code(partition.error_code).__name__}.",
-                consequence="Quotas stay as they are until it is.",
+                consequence="Quotas stay as they are until it is known.",
             )
         if partition.leader_id in brokers:
             leaders[partition.leader_id] += 1
@@ -245,8 +245,8 @@ class BrokerConnection:
         (size,) = _SIZE.unpack(self._receive(_SIZE.size))
         if not 0 < size <= _MOST_BYTES:
             raise ConnectionError(
-                f"it sent {size} as the size of its answer; this is no Kafka listener, or one "
-                f"with TLS"
+                f"it sent {size} as the size of its answer; this is not a Kafka listener, or it "
+                "requires TLS"
             )
         response = response_class.decode(bytes(self._receive(size)), version=version, header=True)
         if response.header.correlation_id != self._correlation_id:
@@ -258,7 +258,7 @@ class BrokerConnection:
         writable = select.poll()
         writable.register(self._socket, select.POLLOUT)
         if not writable.poll(self._left() * 1000):
-            raise TimeoutError("it took no more of the request in time")
+            raise TimeoutError("it stopped reading the request")
         self._socket.settimeout(0)
         send = self._socket.sendall
         confirm()
@@ -272,7 +272,8 @@ class BrokerConnection:
             count = self._socket.recv_into(view[done:])
             if not count:
                 raise ConnectionError(
-                    "it hung up; a listener with TLS or login does so on clients without"
+                    "it closed the connection; a listener with TLS or login does that to clients "
+                    "without"
                 )
             done += count
         return buffer
@@ -504,8 +505,8 @@ def no_answer(settings: KafkaConnection, tried: Mapping[str, str]) -> Unreachabl
         Reason.BROKERS_UNREACHABLE,
         f"No broker answered{tried_words(tried, settings.request_timeout_seconds)}.",
         consequence=QUOTAS_STAY,
-        advice="Check bootstrapServers, the network policy, and whether this listener wants TLS "
-        "or a login.",
+        advice="Check bootstrapServers, the network policy, and whether this listener requires "
+        "TLS or a login.",
     )
 
 

@@ -48,10 +48,10 @@ def parse_claim(data: bytes | None, place: str) -> Claim:
         )
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
-            f"{place} cannot be read ({json_problem(error)}), so it is not known "
-            "which policy manages this cluster and nothing is written. If a newer Tidegate wrote "
-            "it, use that version; otherwise look at it and delete it. `tidegate ledger accept` "
-            "then goes on with the records that are there."
+            f"{place} cannot be read ({json_problem(error)}), so it is not known which policy "
+            "manages this cluster and nothing is written. If a newer Tidegate wrote it, use that "
+            "version; otherwise inspect it and delete it. `tidegate ledger accept` then goes on "
+            "with the records that are there."
         ) from error
 
 
@@ -249,5 +249,5 @@ def two_policies_advice(owner_policy_key: str) -> str:
     """The advice for two policies that name one cluster."""
     return (
         f"Delete one of the two; if {owner_policy_key} is gone for good, `tidegate restore` "
-        f"gives its quotas and its claim back"
+        "restores its quotas and releases its claim"
     )

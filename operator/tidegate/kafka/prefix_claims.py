@@ -153,13 +153,13 @@ def rights_needed(prefix: str) -> str:
 
 @contextmanager
 def lost_is_unreachable() -> Iterator[None]:
-    """Raise Unreachable where a request had no answer."""
+    """Raise Unreachable if a request had no answer."""
     try:
         yield
     except Lost as error:
         raise Unreachable(
             Reason.BROKERS_UNREACHABLE,
-            f"The brokers gave no answer: {error}",
+            f"The brokers did not answer: {error}",
             consequence="They are asked again",
         ) from error
 
@@ -184,8 +184,8 @@ def _of_control(names: QueueNames) -> Iterator[None]:
         raise UserActionRequired(
             Reason.TOPIC_TAKEN,
             f"Topic {names.control_topic} exists and is not compacted, so claims of the prefix "
-            "would be lost. Nothing of the queue is changed. Set cleanup.policy=compact, or use "
-            "another spec.topicPrefix",
+            "would be lost. Nothing about the queue is changed. Set cleanup.policy=compact, or "
+            "use another spec.topicPrefix",
         ) from error
 
 
@@ -197,7 +197,7 @@ def _unauthorized(what: str, prefix: str) -> Unauthorized:
 
 
 def require_rights(code: int, what: str, prefix: str) -> None:
-    """Raise for an error that stays until somebody grants a right; others pass."""
+    """Raise for an error that stays until someone grants a right; others pass."""
     if code in _NOT_AUTHORIZED:
         raise _unauthorized(what, prefix)
 

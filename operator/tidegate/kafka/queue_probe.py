@@ -80,7 +80,7 @@ class QueueProbe:
         return Operation.READ in found.authorized_operations
 
     def may_use_transactions(self, transactional_id: str) -> bool:
-        """Whether this login may see the transactional id. Raises Unreachable where its coordinator
+        """Whether this login may see the transactional id. Raises Unreachable if its coordinator
         is not ready. Needs brokers of Kafka 3.0 or later.
         """
         request = admin.DescribeTransactionsRequest(transactional_ids=[transactional_id])

@@ -153,7 +153,7 @@ def json_problem(error: Exception) -> str:
     """What is wrong with a text that is not the expected JSON, in plainer words than Python's."""
     match error:
         case json.JSONDecodeError():
-            return f"the text breaks off or is wrong at character {error.pos + 1}"
+            return f"the text ends early or is invalid at character {error.pos + 1}"
         case UnicodeDecodeError():
             return "it is not UTF-8"
         case RecursionError():

@@ -155,7 +155,7 @@ class QuotaStore(Protocol):
         ...
 
     def live_brokers(self) -> int | None:
-        """How many brokers there are now; None where this is no Kafka's ZooKeeper."""
+        """How many brokers there are now; None if this is no Kafka's ZooKeeper."""
         ...
 
     @property
@@ -175,7 +175,7 @@ class QuotaStore(Protocol):
         already stays as it is; that of another holder of the same policy gets the next epoch, after
         which nothing of what that one decided is written any more. Version 0.1's becomes one of
         today. Another uid's is taken over only when `replaces` names it (see `Claim.name_for`).
-        Raises WriteRefused if another policy has the claim, and Conflict where there is none to
+        Raises WriteRefused if another policy has the claim, and Conflict if there is none to
         renew.
         """
         ...
@@ -183,7 +183,7 @@ class QuotaStore(Protocol):
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """Remove our claim, if it is ours and no ledger record of ours is left, of throttles too.
 
-        `policy_uid` None = whatever uid has it, for a person who gives everything back. Raises
+        `policy_uid` None = whatever uid has it, for a person who restores everything. Raises
         Conflict while a change that an earlier writer sent may still arrive, and has to be found.
         """
         ...

@@ -18,12 +18,14 @@ from tidegate.kafka.protocol import admin, for_code
 from tidegate.kafka.quota_store import require_lease
 from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import DIRECTIONS, TIERED_STORAGE, Tiering
 from tidegate_logic.replication.moves import (
     ClusterReplication,
     PartitionState,
     ReplicaKey,
 )
 from tidegate_logic.replication.throttles import (
+    BACKGROUND_KEYS,
     KEYS,
     ConfigChange,
     Configs,
@@ -115,6 +117,27 @@ class KafkaReplication:
             found.update(_configs(one))
         return found
 
+    def tiering(self) -> Mapping[int, Tiering]:
+        """What each live broker says of its tiered storage; one that did not answer is left out.
+
+        After `read`. A broker names every setting that it knows, if nothing was set as well.
+        """
+        names = {BACKGROUND_KEYS[kind]: kind for kind in DIRECTIONS}
+        answers = self._ask_brokers(
+            {
+                broker: _describe([broker_resource(broker)], (TIERED_STORAGE, *names))
+                for broker in self._addresses
+            }
+        )
+        found: dict[int, Tiering] = {}
+        for broker, answer in answers.items():
+            (result,) = answer.results
+            _require(result.error_code, f"describe the configuration of broker {broker}")
+            values = {one.name: one.value for one in result.configs}
+            kinds = frozenset(kind for name, kind in names.items() if name in values)
+            found[broker] = Tiering(values.get(TIERED_STORAGE) == "true", kinds)
+        return found
+
     def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
         """Each live broker's throttles of these topics and of itself; None = it did not answer.
 
@@ -152,7 +175,7 @@ class KafkaReplication:
     ) -> Mapping[Resource, str]:
         """Make these changes; returns why not, for each resource that was not changed for sure.
 
-        Raises Unauthorized where the brokers do not let us, and LeaseLost where `may_write`, asked
+        Raises Unauthorized if the brokers do not let us, and LeaseLost if `may_write`, asked
         right before the end of each request is sent, says so.
         """
         self._client.may_write = may_write
@@ -360,14 +383,14 @@ def _partitions(
             )
 
 
-def _describe(resources: Sequence[Resource]) -> Any:
+def _describe(resources: Sequence[Resource], keys: Sequence[str] | None = None) -> Any:
     kind = admin.DescribeConfigsRequest.DescribeConfigsResource
     return admin.DescribeConfigsRequest(
         resources=[
             kind(
                 resource_type=_KINDS[one.kind],
                 resource_name=one.name,
-                configuration_keys=list(KEYS[one.kind]),
+                configuration_keys=list(keys or KEYS[one.kind]),
             )
             for one in resources
         ],
@@ -471,5 +494,5 @@ def _unauthorized(what: str, rights: str) -> Unauthorized:
     return Unauthorized(
         f"The brokers do not let Tidegate {what}.",
         consequence=f"{_THROTTLES_STAY}.",
-        advice=f"For spec.replication grant its user {rights}.",
+        advice=f"For spec.replication and spec.background grant its user {rights}.",
     )

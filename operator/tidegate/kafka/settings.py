@@ -44,13 +44,13 @@ class Tokens(Protocol):
     """Where a login's tokens come from; several threads may use it."""
 
     def current(self) -> Token:
-        """A token that is valid now, fetched if need be within some seconds.
+        """A token that is valid now. Fetching one takes a few seconds at most.
 
-        Raises Unreachable where none can be had just now, Unauthorized where the client is refused.
+        Raises Unreachable if none is available now, Unauthorized if the client is refused.
         """
 
     def forget(self) -> None:
-        """Fetch another token next time: this one was refused."""
+        """Drop the current token, which was refused, so that the next login fetches another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class TlsFiles:
     def context(self) -> ssl.SSLContext:
         """The context of a connection. With a CA it trusts no other, whatever the machine does.
 
-        Raises OSError where a file cannot be used.
+        Raises OSError if a file cannot be used.
         """
         context = ssl.create_default_context(cafile=self.ca_file)
         context.check_hostname = self.check_hostname

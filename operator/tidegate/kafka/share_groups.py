@@ -31,7 +31,7 @@ class KafkaShareGroups:
         self._settings = connection
 
     def read(self) -> tuple[ShareGroup, ...]:
-        """Every share group with members, by name. Raises Unreachable where a broker is silent."""
+        """Every share group with members, by name. Raises Unreachable if a broker is silent."""
         with closing(AdminClient(self._settings)) as client:
             try:
                 found = list(_Reading(client).all())
@@ -101,5 +101,5 @@ def _unknown(why: str) -> Unreachable:
     return Unreachable(
         Reason.BROKERS_UNREACHABLE,
         f"The share groups are not known ({why}).",
-        consequence="Every quota stays as it is; they are asked for again.",
+        consequence="Every quota stays as it is; Tidegate asks again.",
     )

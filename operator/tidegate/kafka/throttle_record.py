@@ -5,6 +5,9 @@ It is written before anything is changed, beside the ledger of quotas:
     {"version": 1, "policy_key": "streaming/orders", "entries":
       {"broker/1": {"leader.replication.throttled.rate": ["52428800"]},
        "topic/orders": {"leader.replication.throttled.replicas": ["0:1", "0:2"]}}}
+
+With rates of background traffic it is version 2, so a Tidegate that would lose what was there
+before, the item `before=...`, changes nothing.
 """
 
 import contextlib
@@ -13,16 +16,16 @@ import json
 from tidegate.errors import ForeignContent
 from tidegate.kafka.ledger import compact, mapping, text
 from tidegate.kafka.quota_node import json_problem
-from tidegate_logic.replication.throttles import Items, Resource, ResourceKind
+from tidegate_logic.replication.throttles import Items, Resource, ResourceKind, is_lasting
 
-_FORMAT = 1
+_FORMAT, _WITH_BACKGROUND = 1, 2
 _MOST_RECORD_BYTES = 600_000  # ZooKeeper takes requests of 1 MiB
 
 
 def record_to_bytes(record: Items, policy_key: str) -> bytes | None:
     """The record as compact JSON; None when it is empty.
 
-    Raises ForeignContent where it is too large to be kept, so nothing is set.
+    Raises ForeignContent if it is too large to be kept, so nothing is set.
     """
     if not record:
         return None
@@ -32,7 +35,9 @@ def record_to_bytes(record: Items, policy_key: str) -> bytes | None:
         }
         for resource, keys in sorted(record.items())
     }
-    content = compact({"version": _FORMAT, "policy_key": policy_key, "entries": entries})
+    lasting = any(is_lasting(key) for keys in record.values() for key in keys)
+    version = _WITH_BACKGROUND if lasting else _FORMAT
+    content = compact({"version": version, "policy_key": policy_key, "entries": entries})
     if len(content) > _MOST_RECORD_BYTES:
         raise ForeignContent(
             f"So many partitions are moving that the record of their throttles has {len(content)} "
@@ -48,8 +53,9 @@ def record_of(content: bytes | None) -> Items:
         return {}
     try:
         root = mapping(json.loads(content.decode("utf-8")))
-        if root.get("version") != _FORMAT:
-            raise ValueError(f"its format is {root.get('version')!r}, only {_FORMAT} is known")
+        if root.get("version") not in (_FORMAT, _WITH_BACKGROUND):
+            known = f"{_FORMAT} and {_WITH_BACKGROUND} are known"
+            raise ValueError(f"its format is {root.get('version')!r}, only {known}")
         return {
             _resource(name): {key: _items(items) for key, items in mapping(keys).items()}
             for name, keys in mapping(root["entries"]).items()

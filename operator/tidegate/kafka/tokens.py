@@ -233,7 +233,7 @@ class GivenToken:
     file: Path | None = None
 
     def fetch(self) -> Token:
-        """The token. Raises Unreachable where it has expired or the file cannot be read."""
+        """The token. Raises Unreachable if it has expired or the file cannot be read."""
         value = self.text if self.file is None else read_token_file(self.file, self.called)
         if not value:
             raise Unreachable(
@@ -289,7 +289,7 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 
 def expiry_of(token: str) -> float | None:
-    """When it expires, in seconds since 1970; None where it does not say."""
+    """When it expires, in seconds since 1970; None if it does not say."""
     found = claims_of(token).get("exp")
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None

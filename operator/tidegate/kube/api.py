@@ -34,6 +34,7 @@ BROKER_BANDWIDTH_POLICIES = ResourceKind(
 )
 BUSINESS_TIERS = ResourceKind("tidegate.io", "v1alpha1", "businesstiers", "BusinessTier")
 QUOTA_OVERRIDES = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "QuotaOverride")
+BANDWIDTH_BUDGETS = ResourceKind("tidegate.io", "v1alpha1", "bandwidthbudgets", "BandwidthBudget")
 DELAY_QUEUES = ResourceKind("tidegate.io", "v1alpha1", "delayqueues", "DelayQueue")
 DEPLOYMENTS = ResourceKind("apps", "v1", "deployments", "Deployment")
 DISRUPTION_BUDGETS = ResourceKind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")

@@ -12,7 +12,7 @@ are opaque, so nothing is compared as older or newer. Instead:
 
 `changed` is called, outside the lock, with the objects in which something changed that a decision
 could depend on: an object that came or went, its spec, its deletion, annotations of `tidegate.io/`,
-and a finalizer of ours that somebody took off. Statuses are our own; other labels and annotations
+and a finalizer of ours that someone took off. Statuses are our own; other labels and annotations
 are those of other controllers, which may write them many times a second. `forget` is called,
 outside the lock too, with the uid of each object that is gone. Objects are shared with readers,
 which must not change them.

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+import yaml
 from kubernetes import client, config
 from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
@@ -133,8 +134,8 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
     could_not = f"Tidegate could not {what}"
     if status == 403 and _is_of_a_namespace_in_deletion(error):
         return Unauthorized(
-            f"{could_not}: the namespace is being deleted and takes nothing new ({message}). No "
-            f"right is missing, and nothing has to be done."
+            f"{could_not}: the namespace is being deleted and accepts no new objects ({message}). "
+            "No right is missing, and no action is needed."
         )
     if status in (401, 403):
         return Unauthorized(
@@ -146,7 +147,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
     if status == 409:
         return Conflict(
             f"{could_not}: another writer changed it at the same moment ({message}).",
-            consequence="It is read again and tried again.",
+            consequence="Tidegate reads it again and retries.",
         )
     if status == 410:
         return Incomplete(
@@ -164,9 +165,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
             f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}.",
             consequence=_READ_BACK,
         )
-    fault = (
-        f"Kubernetes is busy or at fault itself ({status})" if status else "no connection by TLS"
-    )
+    fault = f"Kubernetes is overloaded or failing ({status})" if status else "no connection by TLS"
     return Unreachable(
         Reason.KUBERNETES_UNREACHABLE,
         f"{could_not}: {fault}: {message}.",
@@ -196,6 +195,18 @@ _RETRIED_STATUSES = (429, 500, 502, 503, 504)
 Call = Callable[..., Any]
 
 
+# What the library raises of a kubeconfig that it cannot read: no YAML, no text, or no mapping where
+# one should be.
+_UNREADABLE = (
+    ConfigException,
+    OSError,
+    yaml.YAMLError,
+    UnicodeDecodeError,
+    TypeError,
+    AttributeError,
+)
+
+
 def connect(
     kubeconfig: Path | None = None, context: str | None = None, as_user: str | None = None
 ) -> client.ApiClient:
@@ -218,10 +229,13 @@ def connect(
                 context,
                 client_configuration=settings,
             )
-    except (ConfigException, OSError) as error:
+    except _UNREADABLE as error:
         where = "" if kubeconfig is None else f" from {kubeconfig}"
         is_there = in_pod or any(Path(one).expanduser().exists() for one in files)
-        why = str(error) if is_there else "there is no kubeconfig"
+        why = "there is no kubeconfig"
+        if is_there:
+            is_said = isinstance(error, ConfigException | OSError)
+            why = str(error) if is_said else "the kubeconfig is not a YAML mapping, or is damaged"
         raise Unauthorized(
             f"Tidegate does not know how to reach Kubernetes{where}: {why}",
             advice="Give --kubeconfig FILE, or run it in a Pod with a ServiceAccount.",
@@ -254,7 +268,7 @@ def context_namespace(kubeconfig: Path | None = None, context: str | None = None
         contexts, active = config.list_kube_config_contexts(
             None if kubeconfig is None else str(kubeconfig)
         )
-    except (ConfigException, OSError):
+    except _UNREADABLE:  # connect says what is wrong with it
         return _DEFAULT_NAMESPACE
     named = next((one for one in contexts if one["name"] == context), None) if context else active
     return str(((named or {}).get("context") or {}).get("namespace") or _DEFAULT_NAMESPACE)

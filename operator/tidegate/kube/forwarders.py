@@ -1,7 +1,7 @@
 """The manifests of a DelayQueue's forwarders: a Deployment and its PodDisruptionBudget.
 
 The Pods run `tidegate forward` with the queue's own login, as files of the Secrets that the queue
-names. They have no rights in Kubernetes, and no token.
+names. They have no rights in Kubernetes, and no token for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,13 @@ from typing import Any
 
 from tidegate.kube.api import JsonObject
 from tidegate.kube.rollup_jobs import owner
-from tidegate.settings import ForwarderOffer
+from tidegate.settings import ForwarderOffer, PodToken
 
 CONTAINER = "forwarder"
 QUEUE_LABEL = "tidegate.io/queue"
 METRICS_PORT = 8080
 LOGIN_FOLDER = "/login"
+TOKEN_FILE = "token"  # noqa: S105  (the name of a file)
 _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that can be written to)
 _DEFAULT_RESOURCES: Mapping[str, Any] = {
     "requests": {"cpu": "100m", "memory": "128Mi"},
@@ -34,13 +35,17 @@ class MountedKey:
 
 @dataclass(frozen=True, slots=True)
 class ForwarderPods:
-    """What the Pods of one queue run and have. `arguments` follow `tidegate forward`."""
+    """What the Pods of one queue run and have. `arguments` follow `tidegate forward`.
+
+    `token` is the file TOKEN_FILE below LOGIN_FOLDER, of the ServiceAccount `default`.
+    """
 
     offer: ForwarderOffer
     replicas: int
     arguments: Sequence[str]
     files: Sequence[MountedKey] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
+    token: PodToken | None = None
 
 
 def forwarders_name(queue_name: str) -> str:
@@ -110,8 +115,8 @@ def _selector(queue_name: str) -> dict[str, str]:
 def _pod(queue_name: str, pods: ForwarderPods) -> JsonObject:
     volumes: list[JsonObject] = [{"name": "scratch", "emptyDir": {}}]
     mounts: list[JsonObject] = [{"name": "scratch", "mountPath": _SCRATCH}]
-    if pods.files:
-        volumes.append({"name": "login", "projected": _projected(pods.files)})
+    if pods.files or pods.token is not None:
+        volumes.append({"name": "login", "projected": _projected(pods.files, pods.token)})
         mounts.append({"name": "login", "mountPath": LOGIN_FOLDER, "readOnly": True})
     return {
         "automountServiceAccountToken": False,
@@ -157,14 +162,22 @@ def _pod(queue_name: str, pods: ForwarderPods) -> JsonObject:
     }
 
 
-def _projected(files: Sequence[MountedKey]) -> JsonObject:
-    """One volume of keys of several Secrets, so that a Pod sees nothing else of them."""
+def _projected(files: Sequence[MountedKey], token: PodToken | None) -> JsonObject:
+    """One volume of keys of several Secrets, so that a Pod sees nothing else of them, and a token.
+
+    Kubernetes renews the token before it expires.
+    """
     sources: dict[str, list[JsonObject]] = {}
     for one in files:
         sources.setdefault(one.secret, []).append({"key": one.key, "path": one.path})
-    return {
-        "defaultMode": 0o440,
-        "sources": [
-            {"secret": {"name": name, "items": items}} for name, items in sorted(sources.items())
-        ],
-    }
+    projected: list[JsonObject] = [
+        {"secret": {"name": name, "items": items}} for name, items in sorted(sources.items())
+    ]
+    if token is not None:
+        given = {
+            "path": TOKEN_FILE,
+            "audience": token.audience,
+            "expirationSeconds": token.expiration_seconds,
+        }
+        projected.append({"serviceAccountToken": given})
+    return {"defaultMode": 0o440, "sources": projected}

@@ -178,7 +178,7 @@ def _figures(values: Any) -> DirectionUsage:
 
 def _window(start_ms: Any, end_ms: Any) -> Window:
     if not isinstance(start_ms, int) or not isinstance(end_ms, int) or end_ms <= start_ms:
-        raise ValueError(f"{start_ms} to {end_ms} is no window")
+        raise ValueError(f"{start_ms} to {end_ms} is not a window")
     return Window(start_ms, end_ms)
 
 

@@ -1,7 +1,7 @@
 """A token bucket with priorities, as arithmetic: time is passed in, and nothing runs by itself.
 
 Tokens are bytes. They come at the boundaries of a grid, `refill_seconds` apart, and are worked out
-when somebody asks. A request that finds enough tokens, and nobody waiting, takes them. Otherwise it
+when someone asks. A request that finds enough tokens, and nobody waiting, takes them. Otherwise it
 waits, and each refill is reserved for those who wait:
 
 - A tier's minimum share goes to that tier, then everything else to the most important tier that
@@ -11,11 +11,11 @@ waits, and each refill is reserved for those who wait:
 - A request completes, as a whole, in the refill that reserves its last byte. One that is overtaken
   keeps what is reserved for it.
 
-So no refill is lost while anybody waits, and none is used twice: what completes within any time is
+So no refill is lost while anyone waits, and none is used twice: what completes within any time is
 at most the rate times that time, plus the burst, plus one request per tier and key that was
 reserved for before.
 
-Tier 0 never waits. It pays with a debt that the next refills settle before anybody else has any of
+Tier 0 never waits. It pays with a debt that the next refills settle before anyone else has any of
 them. What a refill cannot settle is carried over, but never more than `debt_seconds` of the rate:
 beyond that tier 0's excess is forgotten, because a longer debt would stop the other tiers long
 after an overload has ended.

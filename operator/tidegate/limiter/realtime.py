@@ -1,6 +1,6 @@
 """The bucket in real time, for any number of threads.
 
-One thread of its own wakes at each refill while somebody waits, and sleeps otherwise.
+One thread of its own wakes at each refill while someone waits, and sleeps otherwise.
 """
 
 import threading
@@ -109,14 +109,14 @@ class Limiter:
     def spread(self, size_bytes: int, seconds: float) -> None:
         """Change the rate so that so many bytes take so long, as an upload that is not urgent.
 
-        Raises ValueError where either is not more than 0.
+        Raises ValueError if either is not more than 0.
         """
         if not seconds > 0:
             raise ValueError("bytes cannot be spread over no time")
         self.set_rate(size_bytes / seconds)
 
     def oldest_age_seconds(self) -> Mapping[int, float]:
-        """For each tier in which somebody waits, for how long its oldest request has."""
+        """For each tier in which someone waits, for how long its oldest request has."""
         with self._lock:
             now_seconds = self._clock()
             since = {tier: self._bucket.oldest_seconds(tier) for tier in TIERS}

@@ -276,7 +276,7 @@ def follower_reads_notes(
 
 
 def leaders_scale_reads(tiers: Iterable[Tier], policy: Policy) -> bool:
-    """Whether a fetch contract goes by neither declared racks nor measured reads."""
+    """Whether leaders scale a fetch contract: it has neither declared racks nor measured reads."""
     return not policy.measured and any(not member.racks for member in _scaled_fetch(tiers))
 
 

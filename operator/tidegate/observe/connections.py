@@ -28,8 +28,9 @@ from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import Kubernetes
 from tidegate.observe.observation import KafkaCluster, ReplicationSource, TopologySource
+from tidegate.observe.secrets_and_hosts import Secrets, read_secrets
 from tidegate.observe.share_groups import ShareGroupSource
-from tidegate.observe.trust import Secrets, read_secrets
+from tidegate.prometheus.direct import DirectSettings
 from tidegate.prometheus.settings import (
     BasicLogin,
     BearerLogin,
@@ -48,7 +49,12 @@ from tidegate.resources.authentication import (
     Tls,
     ZooKeeperAuthentication,
 )
-from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
+from tidegate.resources.policy import (
+    BrokerIdentity,
+    DirectReadings,
+    MetricQueries,
+    MetricsSource,
+)
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import UNBOUNDED, PolicyBounds
 from tidegate_logic.reasons import Reason
@@ -190,7 +196,7 @@ def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
         raise UserActionRequired(
             Reason.INSECURE_LOGIN,
             f"spec.metrics.prometheus.authentication would go to {server.url} over plain http, "
-            "where everybody on the way can read it",
+            "where anyone on the network path can read it",
             consequence=NOT_MEASURED,
             advice="Use an https:// address, or allow it with spec.metrics.prometheus.insecure: "
             "true",
@@ -219,7 +225,20 @@ def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSetting
         replica_labels=spec.prometheus.replica_labels or (),
         scrape_interval_seconds=spec.scrape_interval_seconds,
         stale_after_seconds=spec.stale_after_seconds,
+        exporters=spec.direct is not None and spec.direct.enabled,
     )
+
+
+def direct_settings(direct: DirectReadings, secrets: Secrets) -> DirectSettings:
+    """How brokers' exporters are reached. Raises UserActionRequired when a Secret lacks a key."""
+    server = prometheus_server(
+        "http:" if direct.tls is None else "https:",
+        direct.tls,
+        direct.authentication,
+        secrets,
+        meanwhile="Prometheus' readings alone are used until then",
+    )
+    return DirectSettings(server, direct.port, direct.path or "/metrics")
 
 
 def prometheus_server(
@@ -390,7 +409,7 @@ def open_cluster(
 
     `brokers_secrets` are those of the brokers, where they come from elsewhere than ZooKeeper's.
     With quotaStore Auto and a ZooKeeper, the brokers are asked first where the ledger is: raises
-    Unreachable, and WriteRefused where it may be in a ZooKeeper that does not answer.
+    Unreachable, and WriteRefused if it may be in a ZooKeeper that does not answer.
     """
     of_brokers = brokers_secrets or secrets
 

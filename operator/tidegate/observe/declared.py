@@ -12,10 +12,12 @@ from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_store import REPLACE_CLAIM
 from tidegate.observe.namespaces import NamespaceLabels, TierAdmission, unknown_labels
 from tidegate.observe.strimzi import KafkaUsersOf, no_kafka_users, strimzi_place
+from tidegate.resources.budget import MINIMUM_PERCENT, WEIGHT, BudgetSpec
+from tidegate.resources.calendar import Calendar, Recurring
 from tidegate.resources.fields import parse_moment
-from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
+from tidegate.resources.kinds import parse_budget, parse_override, parse_policy, parse_tier
 from tidegate.resources.policy import BrokerLimits as DeclaredLimits
-from tidegate.resources.policy import MetricsSource, NicLimits, PolicySpec
+from tidegate.resources.policy import MetricsSource, NicLimits, PolicySpec, ScheduledLimit
 from tidegate.resources.rates import (
     ContractRates,
     DefaultQuota,
@@ -26,6 +28,7 @@ from tidegate.resources.rates import (
 from tidegate.resources.rollup import Recommend
 from tidegate.resources.tiers import (
     MAX_DAYS_AHEAD,
+    MAX_RECURRING_DAYS,
     OverrideRates,
     OverrideSpec,
     TierMember,
@@ -38,11 +41,14 @@ from tidegate_logic.model import (
     AllowedEntities,
     BrokerLimit,
     BrokerLimits,
+    Budget,
+    CalendarEntry,
     Contract,
     Default,
     DeletionPolicy,
     Entity,
     Level,
+    LimitSchedule,
     Member,
     Mode,
     Override,
@@ -59,6 +65,7 @@ from tidegate_logic.model import (
 from tidegate_logic.quotas.contention import RESYNC
 from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate_logic.reasons import Reason
+from tidegate_logic.recurrence import DAYS, Recurrence
 
 # --- validated objects become values of the core; unset fields get their documented defaults ------
 
@@ -103,6 +110,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         metering_enabled=spec.defaults is not None and spec.defaults.metering == "Enabled",
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
+        schedules=() if spec.brokers is None else tuple(_schedules(spec.brokers)),
         measured=spec.metrics is not None,
         stale_after_seconds=STALE_AFTER_SECONDS
         if spec.metrics is None
@@ -112,6 +120,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         raise_to_percent=escalation.raise_to_percent,
         hold_seconds=float(escalation.hold_seconds),
         speed=Speed(escalation.speed),
+        calendar=_calendar(escalation.calendar),
         advice=AdviceTerms() if spec.rollup is None else _advice_terms(spec.rollup.recommend),
         allowed=None
         if spec.allowed_entities is None
@@ -120,6 +129,28 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
             for one in spec.allowed_entities
         ),
     )
+
+
+def _calendar(declared: Calendar | None) -> tuple[CalendarEntry, ...]:
+    return tuple(
+        CalendarEntry(
+            recurrence_of(entry),
+            {Level(name): int(share.rstrip("%")) / 100 for name, share in entry.levels.items()},
+        )
+        for entry in (() if declared is None else declared.entries)
+    )
+
+
+def recurrence_of(declared: Recurring) -> Recurrence:
+    """A time that comes back as the core has it."""
+    days = frozenset(DAYS.index(day) for day in declared.days or DAYS)
+    begin, end = (_minutes(clock) for clock in (declared.from_, declared.to))
+    return Recurrence(days, begin, end, declared.time_zone)
+
+
+def _minutes(clock: str) -> int:
+    hours, _, minutes = clock.partition(":")
+    return int(hours) * 60 + int(minutes)
 
 
 def _release_after_seconds(metrics: MetricsSource | None) -> float | None:
@@ -136,23 +167,48 @@ def _advice_terms(recommend: Recommend) -> AdviceTerms:
 
 
 def _limits(declared: DeclaredLimits) -> BrokerLimits:
-    everywhere = _limit(declared.egress, declared.ingress)
+    everywhere = _limit(declared.egress, declared.ingress, declared.combined)
     named = {broker for override in declared.overrides or () for broker in override.ids}
     return BrokerLimits(
         everywhere,
         {
-            broker: _limit(declared.egress_of(broker), declared.ingress_of(broker))
+            broker: _limit(
+                declared.egress_of(broker),
+                declared.ingress_of(broker),
+                declared.combined_of(broker),
+            )
             for broker in sorted(named)
         },
     )
 
 
-def _limit(egress: NicLimits | None, ingress: NicLimits | None) -> BrokerLimit:
+def _schedules(declared: DeclaredLimits) -> Iterator[LimitSchedule]:
+    """What a schedule sets replaces the limits of all brokers but those that have their own."""
+    for one in declared.schedules or ():
+        everywhere = {
+            way: _scheduled(getattr(declared, way), limit)
+            for way in ("egress", "ingress", "combined")
+            if (limit := getattr(one, way)) is not None
+        }
+        limits = _limits(declared.model_copy(update=everywhere))
+        yield LimitSchedule(recurrence_of(one), limits, one.ready == "Before")
+
+
+def _scheduled(everywhere: NicLimits | None, scheduled: ScheduledLimit) -> NicLimits:
+    capacity = None if everywhere is None else everywhere.capacity
+    return NicLimits.model_construct(limit=scheduled.limit, capacity=capacity)
+
+
+def _limit(
+    egress: NicLimits | None, ingress: NicLimits | None, combined: NicLimits | None
+) -> BrokerLimit:
     return BrokerLimit(
         egress=None if egress is None else egress.limit,
         ingress=None if ingress is None else ingress.limit,
         egress_capacity=None if egress is None else egress.capacity,
         ingress_capacity=None if ingress is None else ingress.capacity,
+        combined=None if combined is None else combined.limit,
+        combined_capacity=None if combined is None else combined.capacity,
     )
 
 
@@ -274,7 +330,9 @@ def override_from(raw: Mapping[str, Any], spec: OverrideSpec) -> Override:
     target = spec.target
     return Override(
         key=object_key(raw),
-        expires_at_seconds=parse_moment(spec.expires_at),
+        starts_at_seconds=0.0 if spec.starts_at is None else parse_moment(spec.starts_at),
+        expires_at_seconds=parse_moment(spec.ends_at),
+        recurrence=None if spec.recurrence is None else recurrence_of(spec.recurrence),
         reason=spec.reason,
         entity=None
         if target.level is not None
@@ -290,15 +348,14 @@ def _refuse_a_late_end(raw: Mapping[str, Any], spec: OverrideSpec) -> None:
     Both times are the object's, so no clock is needed; a file has no creation time yet.
     """
     made = raw["metadata"].get("creationTimestamp")
-    if (
-        made
-        and parse_moment(spec.expires_at)
-        > parse_moment(str(made)) + MAX_DAYS_AHEAD * _SECONDS_A_DAY
-    ):
+    field, days = "expiresAt", MAX_DAYS_AHEAD
+    if spec.recurrence is not None:
+        field, days = "recurrence.until", MAX_RECURRING_DAYS
+    if made and parse_moment(spec.ends_at) > parse_moment(str(made)) + days * _SECONDS_A_DAY:
         raise InvalidResource(
-            f"QuotaOverride {object_key(raw)}: spec.expiresAt {spec.expires_at} is more than "
-            f"{MAX_DAYS_AHEAD} days after the object was created ({made}), so it changes nothing "
-            "until it names an earlier end. To go on for longer, make another override later"
+            f"QuotaOverride {object_key(raw)}: spec.{field} {spec.ends_at} is more than "
+            f"{days} days after the object was created ({made}), so it changes nothing "
+            "until it names an earlier end. To go on for longer, create another override later"
         )
 
 
@@ -310,6 +367,44 @@ def _override_rates(rates: OverrideRates) -> Contract:
     }
     form, pair = next((form, pair) for form, pair in forms.items() if pair is not None)
     return Contract(form, fetch_bytes_per_second=pair.fetch, produce_bytes_per_second=pair.produce)
+
+
+def budget_from(raw: Mapping[str, Any], spec: BudgetSpec) -> Budget:
+    """One budget with every unset field at its documented default."""
+    namespace, members = raw["metadata"]["namespace"], spec.members
+    totals = {
+        QuotaKey.CONSUMER_BYTE_RATE: spec.total.fetch,
+        QuotaKey.PRODUCER_BYTE_RATE: spec.total.produce,
+    }
+    selector = None if members is None else members.selector
+    percent = None if spec.share is None else spec.share.minimum_percent
+    weight = None if spec.share is None else spec.share.weight
+    return Budget(
+        key=object_key(raw),
+        totals={key: total for key, total in totals.items() if total is not None},
+        tiers=frozenset(
+            f"{namespace}/{name}" for name in (() if members is None else members.tiers or ())
+        ),
+        labels=frozenset({} if selector is None else selector.match_labels.items()),
+        parent=None if spec.parent is None else f"{namespace}/{spec.parent.name}",
+        minimum_percent=MINIMUM_PERCENT if percent is None else percent,
+        weight=weight or WEIGHT,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenBudget:
+    """A budget that cannot be read, and why."""
+
+    key: str
+    message: str
+
+
+def _read_budget(raw: Mapping[str, Any]) -> Budget | BrokenBudget:
+    try:
+        return budget_from(raw, parse_budget(raw, strict=False).spec)
+    except InvalidResource as error:
+        return BrokenBudget(object_key(raw), error.message)
 
 
 RawObject = Mapping[str, Any]
@@ -332,7 +427,7 @@ class BrokenTier:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A policy with its tiers and overrides, oldest first; None = their list is not complete.
+    """A policy with its tiers, overrides and budgets, oldest first; None = a list is not complete.
 
     `not_let_in` are tiers of other namespaces that count as absent, each with the reason;
     `unlisted` says why tiers of other namespaces are not known, "" = they are. `strimzi` None = the
@@ -351,6 +446,9 @@ class Declared:
     not_let_in: Mapping[str, str] = field(default_factory=dict)
     unlisted: str = ""
     strimzi: StrimziUsers | None = None
+    budgets: tuple[Budget, ...] | None = ()
+    broken_budgets: tuple[BrokenBudget, ...] = ()
+    unread_budgets: str = ""  # why Kubernetes lists none, "" = it does
 
     @property
     def entities(self) -> frozenset[Entity]:
@@ -398,12 +496,14 @@ def declare(
     reader: SpecReader | None = None,
     *,
     overrides: Iterable[RawObject] | None = (),
+    budgets: Iterable[RawObject] | None = (),
     labels: NamespaceLabels = unknown_labels,
     lets_in: Callable[[str], bool] | None = None,
     lease_namespace: str = "",
     kafka_users: KafkaUsersOf = no_kafka_users,
+    unread_budgets: str = "",
 ) -> Declared:
-    """Read a policy and the tiers and overrides that refer to it.
+    """Read a policy and the tiers, overrides and budgets that refer to it.
 
     Those of other policies are skipped; one that is being deleted counts as absent. A `reader`
     keeps what it has read before; `labels` are asked for namespaces of tiers that only
@@ -429,6 +529,11 @@ def declare(
         if overrides is None
         else read_overrides(raw for raw in _of(policy, overrides) if admission.is_at_home(raw))
     )
+    shared = (
+        None
+        if budgets is None
+        else [_read_budget(raw) for raw in _of(policy, budgets) if admission.is_at_home(raw)]
+    )
     annotations = policy["metadata"].get("annotations") or {}
     return Declared(
         translated,
@@ -442,6 +547,9 @@ def declare(
         lease_namespace,
         dict(admission.not_let_in),
         strimzi=kafka_users(strimzi_place(spec.kafka, translated.key.partition("/")[0])),
+        budgets=None if shared is None else tuple(one for one in shared if isinstance(one, Budget)),
+        broken_budgets=tuple(one for one in shared or () if isinstance(one, BrokenBudget)),
+        unread_budgets=unread_budgets,
     )
 
 

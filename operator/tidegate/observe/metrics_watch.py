@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,12 +18,14 @@ import structlog
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.observe.connections import Renewed, metrics_settings
-from tidegate.observe.trust import Secrets, read_secrets
+from tidegate.observe.direct_watch import DirectWatch
+from tidegate.observe.secrets_and_hosts import Secrets, read_secrets
+from tidegate.prometheus.direct import Exporters
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import PolicyBounds
-from tidegate_logic.model import ReadingProblem, Readings
+from tidegate_logic.model import BrokerLimits, ReadingProblem, Readings
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import seconds_until_next_reading
 
@@ -49,7 +51,11 @@ OpenReader = Callable[[MetricsSettings], Reader]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What a watch needs. `wake` is called after each reading; `beat`, `forget`: signs of life."""
+    """What a watch needs. `wake` is called after each reading; `beat`, `forget`: signs of life.
+
+    `exporters` are brokers' own, which the policies of a process share; `count_direct` counts the
+    readings of them: `read` or `failed`.
+    """
 
     kubernetes: Kubernetes
     wake: Callable[[], None]
@@ -59,6 +65,8 @@ class Dependencies:
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     bounds: PolicyBounds = field(default_factory=PolicyBounds)
+    exporters: Exporters = field(default_factory=Exporters)
+    count_direct: Callable[[str], None] = lambda _: None
 
 
 class MetricsWatch:
@@ -71,26 +79,39 @@ class MetricsWatch:
         self._sign = _SignOfLife(dependencies)
 
     def latest(
-        self, spec: MetricsSource | None, brokers: Collection[int] | None
+        self,
+        spec: MetricsSource | None,
+        brokers: Collection[int] | None,
+        limits: BrokerLimits | None = None,
+        *,
+        background: bool = False,
     ) -> Readings | None:
         """The newest reading by these settings; None = not measured, or none has come yet.
 
         The next reading is of these brokers. `brokers` None = not known now: then those of last
-        time are asked for.
+        time are asked for. Near their `limits`, they are also read directly where the spec asks
+        for it; None = no reading is needed sooner than Prometheus has it. `background` = with the
+        bytes of tiered storage.
         """
-        if self._round is not None and (self._round.spec != spec or self._round.has_died()):
+        asked = spec, background
+        if self._round is not None and (self._round.asked != asked or self._round.has_died()):
             self._round.ask_to_stop()
             self._round = None
         if self._round is None and spec is not None and brokers:
             self._round = _Round(
-                self._namespace, spec, frozenset(brokers), self._dependencies, self._sign
+                self._namespace,
+                spec,
+                frozenset(brokers),
+                self._dependencies,
+                self._sign,
+                background=background,
             )
             self._round.start()
         if self._round is None:
             return None
         if brokers:
             self._round.brokers = frozenset(brokers)
-        return self._round.newest
+        return self._round.latest(limits)
 
     def close(self) -> None:
         """End the thread; a reading under way is waited for a moment only, and thrown away."""
@@ -134,6 +155,8 @@ class _Round:
         brokers: frozenset[int],
         dependencies: Dependencies,
         sign: _SignOfLife,
+        *,
+        background: bool,
     ) -> None:
         self.spec = spec
         self.brokers = brokers
@@ -142,7 +165,20 @@ class _Round:
         self._dependencies = dependencies
         self._sign = sign
         self._ended = threading.Event()
-        self._source = _Source(namespace, spec, dependencies)
+        self.asked = spec, background
+        self._source = _Source(namespace, spec, dependencies, background=background)
+        self._direct: DirectWatch | None = None
+        if spec.direct is not None and spec.direct.enabled:
+            self._direct = DirectWatch(
+                namespace,
+                spec.direct,
+                newest=lambda: self.newest,
+                read_secrets=self._secrets_of_direct,
+                wake=dependencies.wake,
+                count=dependencies.count_direct,
+                bounds=dependencies.bounds,
+                exporters=dependencies.exporters,
+            )
         self._thread = threading.Thread(
             target=self._run, name=f"metrics of {namespace}", daemon=True
         )
@@ -150,6 +186,16 @@ class _Round:
     def start(self) -> None:
         self._sign.begin(self)
         self._thread.start()
+        if self._direct is not None:
+            self._direct.start()
+
+    def latest(self, limits: BrokerLimits | None) -> Readings | None:
+        """The newest reading, with what exporters said themselves."""
+        newest = self.newest
+        if self._direct is None or newest is None:
+            return newest
+        self._direct.limits = limits
+        return self._direct.added_to(newest)
 
     def has_died(self) -> bool:
         """Whether its thread ended unasked: a bug, after which a new one goes on."""
@@ -157,6 +203,8 @@ class _Round:
 
     def ask_to_stop(self) -> None:
         self._ended.set()
+        if self._direct is not None:
+            self._direct.ask_to_stop()
 
     def wait(self, timeout_seconds: float) -> None:
         self._thread.join(timeout_seconds)
@@ -178,6 +226,15 @@ class _Round:
             self._source.close()
             self._sign.end(self)
 
+    def _secrets_of_direct(self) -> Secrets:
+        direct = self.spec.direct
+        return read_secrets(
+            self._dependencies.kubernetes,
+            self._namespace,
+            frozenset() if direct is None else direct.secret_names,
+            bounds=self._dependencies.bounds,
+        )
+
     def _rest(self, seconds: float) -> None:
         while seconds > 0 and not self._ended.wait(min(seconds, _BEAT_SECONDS)):
             self._sign.beat(self)
@@ -193,7 +250,7 @@ class _Round:
             log.exception("Reading abandoned", namespace=self._namespace)
             problem = ReadingProblem(
                 Reason.INTERNAL_ERROR,
-                f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again.",
+                f"A bug in Tidegate, {type(error).__name__}: {error}. Tidegate retries.",
             )
         return Readings(self._dependencies.wall(), scrape_seconds, problems=(problem,))
 
@@ -201,9 +258,12 @@ class _Round:
 class _Source:
     """The reader, made again when a Secret changed. Belongs to the round's thread."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, dependencies: Dependencies) -> None:
+    def __init__(
+        self, namespace: str, spec: MetricsSource, dependencies: Dependencies, *, background: bool
+    ) -> None:
         self._namespace = namespace
         self._spec = spec
+        self._background = background
         self._dependencies = dependencies
         self._renewed = Renewed(
             read=self._secrets, opener=self._open, close=_close, monotonic=dependencies.monotonic
@@ -225,7 +285,8 @@ class _Source:
         )
 
     def _open(self, secrets: Secrets, _folder: Path) -> Reader:
-        return self._dependencies.opener(metrics_settings(self._spec, secrets))
+        settings = metrics_settings(self._spec, secrets)
+        return self._dependencies.opener(replace(settings, background=self._background))
 
 
 def _close(reader: Reader) -> None:

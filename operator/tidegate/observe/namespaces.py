@@ -165,9 +165,8 @@ class TierAdmission:
             self.unknown[f"{namespace}/{name}"] = answer
         elif not answer:
             self.not_let_in[f"{namespace}/{name}"] = (
-                f"Policy {self._policy_key} does not let in BusinessTiers of namespace "
-                f"{namespace} (spec.allowedTiers); this changes nothing and becomes Ready by "
-                "itself when it does"
+                f"Policy {self._policy_key} does not admit BusinessTiers from namespace "
+                f"{namespace} (spec.allowedTiers); this object has no effect until it does"
             )
         return answer is False
 
@@ -182,9 +181,9 @@ class TierAdmission:
                 self._answers[namespace] = False
             except TidegateError as error:
                 self._answers[namespace] = (
-                    f"{error.message.removesuffix('.')}, so it is not known whether "
-                    "spec.allowedTiers lets in its BusinessTiers; every quota that they name stays "
-                    "as it is until it is"
+                    f"{error.message.removesuffix('.')}, so Tidegate cannot tell whether "
+                    "spec.allowedTiers admits its BusinessTiers; the quotas that they declare "
+                    "stay as they are until it can"
                 )
         return self._answers[namespace]
 
@@ -206,5 +205,5 @@ def with_tiers_elsewhere(
     try:
         return list(kubernetes.list_all(BUSINESS_TIERS)), ""
     except TidegateError as error:
-        what = "BusinessTiers of other namespaces, which spec.allowedTiers may let in,"
+        what = "BusinessTiers of other namespaces, which spec.allowedTiers may admit,"
         return tiers, f"{what} are not known: {error.for_command}"

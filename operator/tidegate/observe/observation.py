@@ -27,7 +27,7 @@ from tidegate.observe.broker_settings import (
     plugins_of,
 )
 from tidegate.observe.declared import Declared
-from tidegate.observe.doubts import Frozen, take_out_doubtful, unknown_tiers
+from tidegate.observe.held_entities import Frozen, take_out_doubtful, unknown_tiers
 from tidegate.observe.share_groups import ShareGroupSource, ShareGroupWatch
 from tidegate_logic.model import (
     Entity,
@@ -42,8 +42,10 @@ from tidegate_logic.model import (
     Usage,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import Tiering
 from tidegate_logic.replication.moves import ClusterReplication
 from tidegate_logic.replication.throttles import ConfigChange, Configs, Resource
+from tidegate_logic.throttle.schedules import in_force
 
 # --- may the cluster that answers be written? -----------------------------------------------------
 #
@@ -91,7 +93,7 @@ def brokers_objection(
         return None
     return WriteRefused(
         Reason.WRONG_CLUSTER,
-        f"The brokers at {expected.bootstrap_servers} are of cluster {brokers_cluster_id}, but "
+        f"The brokers at {expected.bootstrap_servers} belong to cluster {brokers_cluster_id}, but "
         f"ZooKeeper {expected.address} is of cluster {facts.cluster_id}",
         consequence="every quota stays as it is until spec.kafka.bootstrapServers or "
         "spec.kafka.zookeeper.connect is corrected",
@@ -108,7 +110,7 @@ def migration_words(address: str) -> str:
 
 
 def partition_words(ledger: LedgerFacts) -> str:
-    """The warning for a topic of a ledger that somebody has added partitions to."""
+    """The warning for a topic of a ledger that someone has added partitions to."""
     return (
         f"the ledger's topic {ledger.topic} has {ledger.partitions} partitions. The ledger is in "
         "partition 0, and is read and written there. Do not name another topic"
@@ -120,8 +122,8 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[TidegateErro
     if expected.cluster_id is not None and facts.cluster_id != expected.cluster_id:
         yield WriteRefused(
             Reason.WRONG_CLUSTER,
-            f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as in "
-            "spec.kafka.clusterId",
+            f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as "
+            "spec.kafka.clusterId says",
             consequence="every quota stays as it is until the address or the id is corrected",
         )
     if facts.migration_running:
@@ -174,6 +176,10 @@ class ReplicationSource(Protocol):
         """The throttles of every topic and every live broker that has one."""
         ...
 
+    def tiering(self) -> Mapping[int, Tiering]:
+        """What each live broker says of its tiered storage; one that did not answer is left out."""
+        ...
+
     def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
         """Each live broker's throttles of these topics and of itself; None = it did not answer."""
         ...
@@ -183,7 +189,7 @@ class ReplicationSource(Protocol):
     ) -> Mapping[Resource, str]:
         """Make these changes; returns why not, for each resource not changed for sure.
 
-        Raises LeaseLost where `may_write` says so, asked right before each request.
+        Raises LeaseLost if `may_write` says so, asked right before each request.
         """
         ...
 
@@ -348,7 +354,7 @@ class Observer:
             topology = replace(topology, selection=reads.selection)
         observation = Observation(
             now_seconds,
-            declared.policy,
+            in_force(declared.policy, tiers, now_seconds),
             tiers,
             topology,
             quotas,
@@ -361,6 +367,7 @@ class Observer:
             declared.strimzi,
             replication or {},
             self._share_groups.seen(cluster.share_groups, tiers, now_seconds) if brokers else None,
+            declared.budgets or (),
         )
         return ObservationResult(
             observation,
@@ -401,7 +408,7 @@ class Observer:
         """The observation without a connection."""
         observation = Observation(
             now_seconds,
-            declared.policy,
+            in_force(declared.policy, _tiers(declared), now_seconds),
             _tiers(declared),
             None,
             None,
@@ -444,16 +451,34 @@ def long_mutes(policy: Policy) -> Iterator[Note]:
 
 
 def _unlisted(declared: Declared) -> Iterator[Incomplete]:
-    lists = {"BusinessTiers": declared.tiers, "QuotaOverrides": declared.overrides}
+    lists: dict[str, object] = {
+        "BusinessTiers": declared.tiers,
+        "QuotaOverrides": declared.overrides,
+    }
+    if declared.budgets is None and declared.unread_budgets:
+        yield Incomplete(
+            Reason.BUDGETS_UNREAD,
+            "The BandwidthBudgets of this policy cannot be listed: "
+            f"{declared.unread_budgets.rstrip('.')}",
+            consequence="every quota stays as it is until they can be",
+        )
+    else:
+        lists["BandwidthBudgets"] = declared.budgets
     unknown = " and ".join(name for name, known in lists.items() if known is None)
     if unknown:
         yield Incomplete(
             Reason.LIST_INCOMPLETE,
             f"The {unknown} could not be listed in full",
-            consequence="every quota stays as it is until they can",
+            consequence="every quota stays as it is until they can be",
         )
     elif declared.unlisted:
         yield Incomplete(Reason.LIST_INCOMPLETE, declared.unlisted)
+    if declared.broken_budgets:  # without it, its members would have more
+        yield Incomplete(
+            Reason.LIST_INCOMPLETE,
+            f"BandwidthBudget {declared.broken_budgets[0].key} cannot be read",
+            consequence="every quota stays as it is until it is corrected or deleted",
+        )
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:

@@ -18,7 +18,6 @@ from tidegate_logic.model import ShareGroup, Tier
 log = structlog.get_logger(__name__)
 
 REPEAT_SECONDS = 60.0
-AWAITED_SECONDS = 60.0  # after a start, first fetch quotas wait for the first answer for so long
 _FIRST_ANSWER_SECONDS = 1.0  # the first pass waits for so long, so that most quotas need not
 
 
@@ -37,7 +36,6 @@ class ShareGroupWatch:
     beside: bool = True
     _source: ShareGroupSource | None = None
     _known: tuple[ShareGroup, ...] | None = None
-    _began_at_seconds: float | None = None
     _asked_at_seconds: float | None = None
     _question: Thread | None = field(default=None, repr=False)
 
@@ -46,14 +44,11 @@ class ShareGroupWatch:
     ) -> tuple[ShareGroup, ...] | None:
         """The share groups with members; None = not known yet. Asks when it is due.
 
-        There are none without a source, where no member of `tiers` could be matched with one, and
-        where brokers did not answer once in a minute.
+        There are none without a source, and where no member of `tiers` could be matched with one.
         """
         members = (member for tier in tiers or () for member in tier.members)
         if source is None or not any(can_be_read_with(member) for member in members):
             return ()
-        if self._began_at_seconds is None:
-            self._began_at_seconds = now_seconds
         asked_at_seconds = self._asked_at_seconds
         is_due = (
             asked_at_seconds is None
@@ -66,8 +61,6 @@ class ShareGroupWatch:
             self._question.start()
             if not self.beside or asked_at_seconds is None:
                 self._question.join(_FIRST_ANSWER_SECONDS if self.beside else None)
-        if self._known is None and abs(now_seconds - self._began_at_seconds) >= AWAITED_SECONDS:
-            return ()
         return self._known
 
     def _ask(self, source: ShareGroupSource) -> None:

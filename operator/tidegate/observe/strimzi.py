@@ -97,7 +97,7 @@ def declared_quotas(raw: Mapping[str, Any]) -> dict[QuotaKey, str]:
 def list_kafka_users(kubernetes: Kubernetes, place: StrimziPlace) -> list[Mapping[str, Any]]:
     """The KafkaUsers of the cluster, as the API server has them.
 
-    Raises NotFound where it does not serve them, and what `Kubernetes.list_all` raises.
+    Raises NotFound if it does not serve them, and what `Kubernetes.list_all` raises.
     """
     for kind in KAFKA_USERS:
         with suppress(NotFound):

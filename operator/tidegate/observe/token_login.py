@@ -9,7 +9,7 @@ from pathlib import Path
 from tidegate.kafka.msk_iam import AwsCredentials, WebIdentity, signed_token
 from tidegate.kafka.settings import TlsFiles, TokenLogin
 from tidegate.kafka.tokens import ClientCredentials, GivenToken, KeptTokens
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.resources.authentication import AccessKey, KafkaAuthentication, SecretValue
 
 

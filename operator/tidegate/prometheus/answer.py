@@ -279,7 +279,7 @@ def _series(item: Any) -> Series:
             "a series in it has no labels, or a sample that is not a time with a value"
         ) from None
     if kinds != _TEXT and kinds:
-        raise NotSamples("a label in it is no text")
+        raise NotSamples("a label in it is not text")
     before = -math.inf
     for at, _ in samples:
         if not before < at < math.inf:

@@ -70,10 +70,14 @@ def byte_counters(way: str, *kinds: str) -> tuple[tuple[str, ...], str]:
 
     `way` is `out` or `in`; `kinds` are CLIENTS and REPLICATION.
     """
+    return counters(*(f"{kind.capitalize()}Bytes{way.capitalize()}" for kind in kinds))
+
+
+def counters(*meters: str) -> tuple[tuple[str, ...], str]:
+    """The names of these meters of a broker, and what their label `name` may be."""
     names: list[str] = []
     beans: list[str] = []
-    for kind in kinds:
-        bean = f"{kind.capitalize()}Bytes{way.capitalize()}"
+    for bean in meters:
         beans.append(f"{bean}PerSec")
         names += (
             f"kafka_broker_{bean.lower()}_total",

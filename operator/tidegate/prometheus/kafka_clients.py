@@ -56,7 +56,7 @@ def entity_of(labels: Mapping[str, str], names: EntityNames) -> Entity | None:
     The client id is `client_id` (this project's rules), `clientId` (the exporter's example),
     `clientID` or `clientid` (all names lowered).
 
-    None where the labels name neither user nor client id, a user that Kafka's Sanitizer would not
+    None if the labels name neither user nor client id, a user that Kafka's Sanitizer would not
     have spelled so, or another resource than fetching and producing.
     """
     get = labels.get
@@ -118,7 +118,7 @@ def _client_id(tag: str) -> str | None:
 def without_client(series: Series, what: str, broker: int | None) -> SeriesProblem:
     """The problem of a series of the query for `what` of which `entity_of` makes nothing."""
     metric = series.labels.get("__name__", "")
-    cause = f"the query for {what} gave a series that does not name its client"
+    cause = f"the query for {what} returned a series that does not name its client"
     if has_names_in_the_metric(metric):
         cause = f"{cause} in labels, because the exporter's rules have put it into the metric"
     elif lacks_resource(metric):

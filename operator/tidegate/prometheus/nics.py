@@ -20,7 +20,7 @@ from tidegate.prometheus.interfaces import (
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate_logic.model import Direction, Interface, NicSpan
+from tidegate_logic.model import Direction, Exporter, Interface, NicSpan
 from tidegate_logic.reasons import Reason
 
 # Spans: the mean rate of one broker between each two neighbouring scrapes, in one direction.
@@ -224,6 +224,30 @@ def _unclear(
     )
 
 
+def exporters_of(cables: Cables, *, broker_of: BrokerOf) -> Mapping[int, Exporter]:
+    """Where the newest samples of each broker's NIC came from; absent where they have no name."""
+    newest: dict[int, float] = {}
+    mine: dict[int, list[tuple[Direction, Series]]] = {}
+    for way, series in cables.series.items():
+        for one in series:
+            broker = broker_of(one.labels)
+            if broker is None or not one.labels.get("instance"):
+                continue
+            if one.last_at_seconds > newest.get(broker, -math.inf):
+                newest[broker] = one.last_at_seconds
+            mine.setdefault(broker, []).append((way, one))
+    found: dict[int, Exporter] = {}
+    for broker, at_seconds in newest.items():
+        last = [of for of in mine[broker] if of[1].last_at_seconds == at_seconds]
+        counters: dict[Direction, dict[str, float]] = {}
+        for way, one in last:
+            counters.setdefault(way, {})[one.labels.get("device", "")] = one.samples[-1][1]
+        instances = {one.labels["instance"] for _, one in last}
+        if len(instances) == 1:
+            found[broker] = Exporter(instances.pop(), at_seconds, counters)
+    return found
+
+
 # Clocks of machines that keep time differ by less. A sample from further ahead would look fresh for
 # as long as it is ahead.
 FUTURE_SECONDS = 5.0
@@ -272,7 +296,7 @@ def without_broker(series: Series, what: str) -> SeriesProblem:
     hint = "Name the label or the instances in metrics.brokerIdentity, or narrow the query."
     return SeriesProblem(
         Reason.METRICS_AMBIGUOUS,
-        f"The query for {what} gave a series that does not name its broker",
+        f"The query for {what} returned a series that does not name its broker",
         str(series),
         hint=hint,
     )

@@ -24,6 +24,7 @@ from tidegate.prometheus.exporters import (
     CLIENTS,
     REPLICATION,
     byte_counters,
+    counters,
     other_resources,
     quota_metrics,
     quota_metrics_with_names,
@@ -36,6 +37,7 @@ from tidegate.prometheus.settings import (
     Preset,
     Queries,
 )
+from tidegate_logic.model import BackgroundKind
 
 # PromQL selectors. Every label value is escaped, so that no name can change the query.
 
@@ -124,7 +126,7 @@ _REMEMBERED = 4096  # a thousand clients of each broker have the same
 
 
 def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
-    """A function from labels to the broker's id, None where they do not name it."""
+    """A function from labels to the broker's id, None if they do not name it."""
     if isinstance(identity, BrokerInstances):
         return _by_instance(identity.ids)
     return _by_label(identity.name)
@@ -291,7 +293,17 @@ def broker_bytes(way: str, *kinds: str, brokers: str) -> str:
 
     `way` is `out` or `in`, `kinds` are CLIENTS and REPLICATION of `exporters`.
     """
-    names, beans = byte_counters(way, *kinds)
+    return _of_meters(byte_counters(way, *kinds), brokers)
+
+
+def background_bytes(settings: MetricsSettings, kind: BackgroundKind) -> str:
+    """Select what brokers count of tiered storage, as `broker_bytes`, narrowed to the settings."""
+    query = _of_meters(counters(f"{kind.value}Bytes"), broker_matcher(identity_of(settings)))
+    return narrowed(query, matchers_of(settings))
+
+
+def _of_meters(names_and_beans: tuple[tuple[str, ...], str], brokers: str) -> str:
+    names, beans = names_and_beans
     return selector(
         matches("__name__", *names), is_equal("topic", ""), matches("name", beans), brokers
     )

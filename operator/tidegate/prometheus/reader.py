@@ -16,8 +16,15 @@ from tidegate.prometheus.kafka_clients import (
     Who,
     newest_of_each,
 )
-from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, Cables, nic_spans, only_cables
-from tidegate.prometheus.queries import broker_of, identity_of, queries_of
+from tidegate.prometheus.nics import (
+    FUTURE_SECONDS,
+    SET_CLOCKS,
+    Cables,
+    exporters_of,
+    nic_spans,
+    only_cables,
+)
+from tidegate.prometheus.queries import background_bytes, broker_of, identity_of, queries_of
 from tidegate.prometheus.questions import Asking, Group, Groups
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount, problems_of
 from tidegate.prometheus.settings import MetricsSettings
@@ -25,6 +32,8 @@ from tidegate.prometheus.sources import Found, Key, SourceOf, Sources, Target, s
 from tidegate_logic.model import (
     BYTE_RATE_OF,
     DIRECTION_OF,
+    BackgroundKind,
+    BackgroundSpans,
     ClientRate,
     Direction,
     Entity,
@@ -33,6 +42,7 @@ from tidegate_logic.model import (
     Readings,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import DIRECTIONS
 
 # Problems of a reading: NICs of live brokers without samples, samples that are too old, missing
 # rates of clients. Nothing is filled in.
@@ -95,7 +105,7 @@ def stale_nics(
         return is_old(key, read_at_seconds) and not is_stale(key)
 
     def message(which: str, ways: str) -> str:
-        hint = "Look at the exporters and at Prometheus' targets."
+        hint = "Check the exporters and the targets of Prometheus."
         return (
             f"{which} with no sample of {ways} that is newer than {stale_after_seconds:g} s. {hint}"
         )
@@ -236,6 +246,7 @@ class PrometheusReader:
         nics = self._ask_nics(asking, sources)
         busiest_first = self._busiest_first(brokers, nics)
         clients, odd, unread = self._ask_clients(asking, sources, busiest_first)
+        background = self._ask_background(asking) if self._settings.background else {}
         changed = self._changed(asking, sources.found)
         read_at = self._clock()
         cables = only_cables(nics, self._settings, broker_of=self._broker_of)
@@ -254,6 +265,12 @@ class PrometheusReader:
             known,
             problems,
             {broker: found for broker, found in cables.interfaces.items() if broker in brokers},
+            exporters_of(cables, broker_of=self._broker_of) if self._settings.exporters else {},
+            background={
+                flow: spans
+                for flow, spans in background.items()
+                if not any(broker == flow[0] for broker, _ in changed)
+            },
         )
 
     def close(self) -> None:
@@ -277,6 +294,21 @@ class PrometheusReader:
         # an answer that is too large is so the next time as well
         self._is_first = self._is_first and asking.given_up
         return answers
+
+    def _ask_background(self, asking: Asking) -> BackgroundSpans:
+        """What brokers count of tiered storage. A gap is no problem of this reading.
+
+        Without them, rates that follow these bytes stay as they are.
+        """
+        found: dict[tuple[int, BackgroundKind], tuple[NicSpan, ...]] = {}
+        for kind, way in DIRECTIONS.items():
+            query = background_bytes(self._settings, kind)
+            answer = asking.ask(query, what=kind.value, seconds=self._nic_seconds)
+            spans, _ = nic_spans(
+                answer or (), way, broker_of=self._broker_of, read_at_seconds=self._clock()
+            )
+            found |= {(broker, kind): some for broker, some in spans.items() if some}
+        return found
 
     def _busiest_first(
         self, brokers: Collection[int], nics: Mapping[Direction, list[Series]]

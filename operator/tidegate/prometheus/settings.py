@@ -125,9 +125,10 @@ class MetricsSettings:
     declared ones too. `interfaces` are the names of those that are added up as a broker's NIC, with
     `*` for any signs; none = as `interfaces.wired_of` finds them.
 
-    `replica_labels` are those by which replicas differ that usage tables read as one.
-    `history_seconds` is how far back NICs are read: the spans that a window of the control pass is
-    made of.
+    `replica_labels` are those by which replicas differ that usage tables read as one. `exporters` =
+    readings also say where each broker's exporter is; `background` = they have the bytes of tiered
+    storage. `history_seconds` is how far back NICs are
+    read: the spans that a window of the control pass is made of.
     """
 
     server: PrometheusServer
@@ -140,6 +141,8 @@ class MetricsSettings:
     scrape_interval_seconds: int = 15
     stale_after_seconds: int = 45
     history_seconds: int = 60
+    exporters: bool = False
+    background: bool = False
 
     @property
     def reading_timeout_seconds(self) -> float:

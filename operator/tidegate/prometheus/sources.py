@@ -236,8 +236,9 @@ def _problem(change: _Change, labels: tuple[str, ...]) -> SeriesProblem:
     before = ", ".join(f"{name} {value!r}" for name, value, _ in differ)
     now = ", ".join(f"{name} {value!r}" for name, _, value in differ)
     hint = (
-        "The source before is not gone from Prometheus' targets, so the other may be of another "
-        "Kafka cluster. Set metrics.matchers to labels that only this cluster's series have."
+        "The previous source is still a target of Prometheus, so the new one may belong to "
+        "another Kafka cluster. Set metrics.matchers to labels that only this cluster's series "
+        "have."
     )
     return SeriesProblem(
         Reason.SOURCE_CHANGED,

@@ -79,7 +79,7 @@ class UsageReader:
     ) -> UsageReading:
         """What the wanted clients moved on these `brokers`; None = on whichever there are.
 
-        Raises InvalidResource where two sources speak for one broker at once, Incomplete where
+        Raises InvalidResource if two sources speak for one broker at once, Incomplete if
         Prometheus has no rate of any client or leaves too many questions unanswered, and what the
         client raises where it cannot be asked.
         """
@@ -110,20 +110,31 @@ class UsageReader:
         self._client.close()
 
     def _counts(self, rate: str, way: Direction, reading: Gathering) -> dict[int, int]:
-        """By broker: the most clients that it had at once, looked at each hour of days."""
-        identity = self._identity
+        """By broker: the most clients that it had at once. Of days each hour is looked at, which
+        PromQL takes as whole hours of the clock, and of the last hour each window: otherwise a
+        cluster of this hour would have nobody.
+        """
+        identity, period = self._identity, reading.period
         label = identity.name if isinstance(identity, BrokerLabel) else "instance"
-        seconds = reading.period.seconds
-        step = _HOUR if seconds > _DAY else WINDOW_SECONDS
-        asked = f"count by ({label}) ({rate})[{seconds}s:{step}s]"
+        looks = [(min(period.seconds, _HOUR), WINDOW_SECONDS), (period.seconds, _HOUR)]
+        if period.seconds <= _DAY:
+            looks = [(period.seconds, WINDOW_SECONDS)]
+        sources: dict[str, Series] = {}
+        most: dict[str, int] = {}
+        for seconds, step in looks:
+            asked = f"count by ({label}) ({rate})[{seconds}s:{step}s]"
+            for one in self._ask(asked, at_seconds=period.end_seconds):
+                source = one.labels.get(label, "")
+                amounts = [int(amount) for _, amount in one.samples if is_amount(amount)]
+                sources[source] = one
+                most[source] = max(most.get(source, 0), *amounts, 0)
         counts: dict[int, int] = {}
-        for one in self._ask(asked, at_seconds=reading.period.end_seconds):
+        for source, one in sources.items():
             broker = self._broker_of(one.labels)
             if broker is None:
                 reading.odd.append(without_broker(one, way_words(way)))
                 continue
-            most = max((int(amount) for _, amount in one.samples if is_amount(amount)), default=0)
-            counts[broker] = counts.get(broker, 0) + most
+            counts[broker] = counts.get(broker, 0) + most[source]
         return counts
 
     def _groups(self, counts: Mapping[int, int]) -> Iterator[_Group]:
@@ -263,7 +274,7 @@ class _ReadRow:
         return Row(broker, source, entity if is_wanted else None, windows, rates)
 
     def _unreadable(self, entity: Entity, broker: int, amount: float) -> SeriesProblem:
-        what = f"a client's {self._what} are no amounts, so this part of them is not known"
+        what = f"a client's {self._what} are not amounts, so this part of them is unknown"
         example, hint = f"{amount} for {entity}", "Look at the exporter."
         return SeriesProblem(Reason.METRICS_UNREADABLE, what, example, broker, hint)
 
@@ -281,7 +292,7 @@ def _stranger(broker: int) -> SeriesProblem:
 def _not_asked(way: Direction) -> SeriesProblem:
     return SeriesProblem(
         Reason.METRICS_NOT_WATCHED,
-        f"The policy has no query for {way_words(way)}, and preset Custom none of its own",
+        f"The policy has no query for {way_words(way)}, and preset Custom does not include one",
         "no contract is proposed for them",
         hint="Add it to spec.metrics.queries.",
     )

@@ -154,8 +154,8 @@ class Gathering:
         if sum(map(len, self._unread.values())) >= _MOST_UNREAD:
             raise Incomplete(
                 Reason.METRICS_INCOMPLETE,
-                f"{_MOST_UNREAD} parts of the usage were not to be had, and the others were not "
-                f"asked for any more. {message} A shorter --from-usage asks for less.",
+                f"{_MOST_UNREAD} parts of the usage could not be read, so the rest was not "
+                f"requested. {message} A shorter --from-usage asks for less.",
             )
 
     def throttles_unknown(self, way: Direction, message: str) -> None:
@@ -212,7 +212,7 @@ class Gathering:
         return ClientUsage(broker, p99, moved[-1], self.period.ends_at(rates.index(moved[-1])))
 
     def result(self, brokers: Collection[int] | None) -> UsageReading:
-        """Everything. Raises InvalidResource where two sources spoke for a broker at once."""
+        """The usage that was read. Raises InvalidResource if two sources overlap for a broker."""
         known: dict[int, int] = {}
         for (broker, way), sources in self._sources.items():
             bits = {source: _bits(seen) for source, seen in sources.items()}

@@ -1,6 +1,6 @@
 """Close a month: keep its bill, so that later corrections are lines of a later bill.
 
-Tables may change after a bill was sent: samples come late, or a time is computed again. A closed
+Tables may change after a bill was sent: samples come late, or a time is recomputed. A closed
 month is one JSON file in the store, which nothing replaces: the lines of its bill, the rates and
 members that they were made with, what every client moved, who closed it, a checksum, and the
 publications that it rests on. Its corrections are what the same rates make of the tables as they
@@ -70,7 +70,7 @@ class Month:
         try:
             first = date.fromisoformat(f"{name}-01")
         except ValueError as error:
-            raise InvalidResource(f"{name!r} is no month. Write it as 2026-10.") from error
+            raise InvalidResource(f"{name!r} is not a month. Write it as 2026-10.") from error
         begin, end = (
             int(datetime.combine(day, time(), zone).timestamp()) * 1000
             for day in (first, date(first.year + first.month // 12, first.month % 12 + 1, 1))
@@ -408,11 +408,11 @@ def read_closed(store: UsageStore, month: str) -> Closed:
         checksum = document.pop("sha256")
         closed = _decoded(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageDamaged(f"{path_of(month)} is no closed month ({error!r}).") from error
+        raise UsageDamaged(f"{path_of(month)} is not a closed month ({error!r}).") from error
     if closed.sha256 != checksum:
         raise UsageDamaged(
-            f"{path_of(month)} does not hold what was closed: its checksum is another one. Put the "
-            f"file of {closed.closed_at} back from a backup."
+            f"{path_of(month)} does not hold what was closed: its checksum differs. Restore the "
+            f"file of {closed.closed_at} from a backup."
         )
     return closed
 
@@ -420,7 +420,7 @@ def read_closed(store: UsageStore, month: str) -> Closed:
 def require_digests(store: UsageStore, expected: Mapping[str, str]) -> None:
     """Compare closed months with SHA-256 digests that were kept elsewhere, by month.
 
-    Raises UsageDamaged where one differs: the checksum inside the file only finds accidents, as
+    Raises UsageDamaged if one differs: the checksum inside the file only finds accidents, as
     anyone who can write the file can compute it. Raises NotFound for a month that is not closed.
     """
     for month, digest in expected.items():
@@ -479,7 +479,7 @@ def _open_corrections(
 ) -> Iterator[Correction]:
     """What the bill would be now, less what was billed: by it, and as corrections since.
 
-    Nothing where its hours are out of retention: what was billed stands.
+    Nothing if its hours are out of retention: what was billed stands.
     """
     now = stamps(store, _TABLES, closed.month.start_ms, closed.month.end_ms)
     if closed.sources.keys() - now.keys() or now == closed.sources:
@@ -523,7 +523,7 @@ def _billed(month: Month, all_closed: Sequence[Closed]) -> Iterator[tuple[str, C
 def adjustments(store: UsageStore, closed: Closed) -> Adjustments:
     """What the tables have now less what was closed, without clients that did not change.
 
-    Raises NotFound where hours are out of retention, which is no correction.
+    Raises NotFound if hours are out of retention, which is no correction.
     """
     month = closed.month
     now = stamps(store, _TABLES, month.start_ms, month.end_ms)

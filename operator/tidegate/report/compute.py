@@ -61,7 +61,7 @@ from tidegate.report.trends import (
     label_figures,
     unusual_days,
 )
-from tidegate.rollup.labels import labels_of
+from tidegate.rollup.labels import BUDGET_LABEL, labels_of
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, Direction
 from tidegate.rollup.terms.sources import read_trail
 from tidegate_logic.words import rfc3339_ms
@@ -127,7 +127,10 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         tiers=_tier_figures(tables.tiers, members, uses),
         members=members,
         labels=label_figures(
-            *(request.by_labels, tables, charges, request.before, card.budgets, request.zone),
+            *(
+                _label_names(request.by_labels, tables.usage),
+                *(tables, charges, request.before, card.budgets, request.zone),
+            ),
             known,
         ),
         unusual_days=()
@@ -154,6 +157,14 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         recipes=recipes_of(request, members, brokers, uses, charges),
         origin=_origin(request.provenance),
     )
+
+
+def _label_names(asked: Sequence[str], usage: pa.Table) -> Sequence[str]:
+    """The labels by which the report adds up: those that were asked for, and budgets if any."""
+    names = dict.fromkeys(asked)
+    if any(BUDGET_LABEL in labels_of(text) for text in usage["labels"].unique().to_pylist()):
+        names.setdefault(BUDGET_LABEL)
+    return tuple(names)
 
 
 def _period(tables: PeriodTables, request: ReportRequest) -> Period:

@@ -159,7 +159,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class BillLine(Charge):
-    """A charge, and how far its estimate may be off; None where it is exact."""
+    """A charge, and how far its estimate may be off; None if it is exact."""
 
     tolerance: _Tolerance
 

@@ -110,7 +110,7 @@ _METERS: Mapping[str, str] = {
 def focus_table(figures: ReportFigures, *, issuer: str) -> pa.Table:
     """The lines of the bill. `issuer` provides the service and sends the bill.
 
-    Raises InvalidResource where nothing is charged, or in no currency.
+    Raises InvalidResource if nothing is charged, or in no currency.
     """
     if not figures.charges and not figures.corrections:
         raise InvalidResource(

@@ -152,7 +152,7 @@ def read_rate_card(path: Path) -> RateCard:
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
-        raise InvalidResource(f"The rate card {path} is no YAML: {error}") from None
+        raise InvalidResource(f"The rate card {path} is not YAML: {error}") from None
     try:
         return _CardFile.model_validate(document).card()
     except ValidationError as error:

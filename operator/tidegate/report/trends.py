@@ -43,7 +43,7 @@ def bytes_before(before: UsageBefore | None) -> Mapping[tuple[str, str, str], in
 
 
 def change_of(count: int, before: int | None) -> float | None:
-    """The relative change; None where nothing was before, or it is unknown."""
+    """The relative change; None if nothing was before, or it is unknown."""
     return None if not before else (count - before) / before
 
 

@@ -6,6 +6,7 @@ They depend on pydantic and the errors, not on Kafka, Kubernetes clients or the 
 
 from tidegate.resources.kinds import (
     API_VERSION,
+    BUDGET,
     CATEGORY,
     GROUP,
     KINDS,
@@ -14,6 +15,7 @@ from tidegate.resources.kinds import (
     QUEUE,
     TIER,
     VERSION,
+    BandwidthBudget,
     BrokerBandwidthPolicy,
     BusinessTier,
     CustomResource,
@@ -21,6 +23,7 @@ from tidegate.resources.kinds import (
     Kind,
     ObjectMeta,
     QuotaOverride,
+    parse_budget,
     parse_object,
     parse_override,
     parse_policy,
@@ -30,6 +33,7 @@ from tidegate.resources.kinds import (
 
 __all__ = [
     "API_VERSION",
+    "BUDGET",
     "CATEGORY",
     "GROUP",
     "KINDS",
@@ -38,6 +42,7 @@ __all__ = [
     "QUEUE",
     "TIER",
     "VERSION",
+    "BandwidthBudget",
     "BrokerBandwidthPolicy",
     "BusinessTier",
     "CustomResource",
@@ -45,6 +50,7 @@ __all__ = [
     "Kind",
     "ObjectMeta",
     "QuotaOverride",
+    "parse_budget",
     "parse_object",
     "parse_override",
     "parse_policy",

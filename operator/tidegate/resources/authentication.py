@@ -53,8 +53,8 @@ RoleArn = Annotated[str, Field(min_length=1, max_length=2048), _role_check, _rol
 _token_file_check, _token_file_schema = ruled(
     matching(
         r"[A-Za-z0-9][A-Za-z0-9._-]*",
-        "must be the name of a token that the chart's operator.tokens mounts, such as kafka: it is "
-        "no path",
+        "must be the name of a token that the chart's operator.tokens mounts, such as kafka: it "
+        "is not a path",
     )
 )
 TokenFileName = Annotated[
@@ -278,8 +278,9 @@ class KafkaAuthentication(SchemaModel):
     access_token_file: TokenFileName | None = Field(
         default=None,
         description="With type oauthbearer: name of a token that the chart's operator.tokens "
-        "mounts for this namespace, used as the access token. With type aws-msk-iam and roleArn: "
-        "the token to take the role with.",
+        "mounts for this namespace, used as the access token; the forwarders of a DelayQueue get "
+        "one for that audience, of their own namespace's ServiceAccount default. With type "
+        "aws-msk-iam and roleArn: the token to take the role with.",
     )
     sasl_extensions: SaslExtensions | None = Field(
         default=None,

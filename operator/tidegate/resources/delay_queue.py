@@ -300,14 +300,12 @@ class DelayQueueSpec(SchemaModel):
         CERTIFICATE_NEEDS_TLS,
         TOKENS_NEED_TLS,
         Rule(
-            cel="!has(self.authentication) || !has(self.authentication.accessTokenFile)",
-            message="authentication.accessTokenFile is for policies: give forwarders a "
-            "tokenEndpointUri, or an accessToken or accessKey in a Secret",
+            cel="!has(self.authentication) || !has(self.authentication.roleArn)",
+            message="authentication.roleArn is for policies: give forwarders an accessKey in a "
+            "Secret",
             reason="FieldValueForbidden",
             field_path=".authentication",
-            holds=lambda spec: (
-                spec.authentication is None or spec.authentication.access_token_file is None
-            ),
+            holds=lambda spec: spec.authentication is None or spec.authentication.role_arn is None,
         ),
         _fixed("policyRef"),
         _fixed("topicPrefix"),

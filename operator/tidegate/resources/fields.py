@@ -305,8 +305,8 @@ def moment(text: str, *, now_seconds: float) -> float:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidResource(
-            f"{text!r} is no time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how "
-            f"long ago."
+            f"{text!r} is not a time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how "
+            "long ago."
         ) from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 

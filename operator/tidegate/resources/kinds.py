@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from tidegate.errors import InvalidResource
 from tidegate.queues.names import QueueNames
 from tidegate.resources import rates
+from tidegate.resources.budget import BudgetSpec, BudgetStatus
 from tidegate.resources.delay_queue import (
     MAX_QUEUE_NAME_LENGTH,
     DelayQueueSpec,
@@ -72,7 +73,7 @@ class BusinessTier:
 
 @dataclass(frozen=True, slots=True)
 class QuotaOverride:
-    """A human's decision about one member or one level, which ends by itself."""
+    """A temporary override for one member or one level, which ends automatically."""
 
     metadata: ObjectMeta
     spec: OverrideSpec
@@ -102,7 +103,20 @@ class DelayQueue:
         return self.spec.topic_prefix or f"{self.metadata.namespace}.{self.metadata.name}"
 
 
-CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride | DelayQueue
+@dataclass(frozen=True, slots=True)
+class BandwidthBudget:
+    """One limit for many members."""
+
+    metadata: ObjectMeta
+    spec: BudgetSpec
+
+    @property
+    def policy_key(self) -> str:
+        """namespace/name of the policy, which lives in the same namespace."""
+        return f"{self.metadata.namespace}/{self.spec.policy_ref.name}"
+
+
+CustomResource = BrokerBandwidthPolicy | BusinessTier | QuotaOverride | DelayQueue | BandwidthBudget
 
 
 GROUP = "tidegate.io"
@@ -266,7 +280,7 @@ OVERRIDE = Kind(
     kind="QuotaOverride",
     plural="quotaoverrides",
     short_name="qo",
-    summary="A human's decision about one member or one level, which ends by itself.",
+    summary="A temporary override for one member or one level, which ends automatically.",
     spec=OverrideSpec,
     status=OverrideStatus,
     columns=(
@@ -280,8 +294,18 @@ OVERRIDE = Kind(
             json_path=".status.summary.target",
             description="The member or level that it applies to.",
         ),
-        Column(name="State", json_path=".status.state", description="Pending, Active or Expired."),
-        Column(name="Until", json_path=".spec.expiresAt", description="When it ends."),
+        Column(
+            name="State",
+            json_path=".status.state",
+            description="Pending, Scheduled, Active or Expired.",
+        ),
+        Column(
+            name="Starts",
+            json_path=".status.startsAt",
+            description="When it next begins.",
+            priority=1,
+        ),
+        Column(name="Until", json_path=".status.until", description="When it ends."),
         Column(
             name="Ready",
             json_path=_ready(),
@@ -344,7 +368,48 @@ QUEUE = Kind(
     selectable_fields=(".spec.policyRef.name",),
 )
 
-KINDS = (POLICY, TIER, OVERRIDE, QUEUE)
+BUDGET = Kind(
+    kind="BandwidthBudget",
+    plural="bandwidthbudgets",
+    short_name="bb",
+    summary="One limit for many members, divided among them by what they use.",
+    spec=BudgetSpec,
+    status=BudgetStatus,
+    columns=(
+        Column(
+            name="Policy",
+            json_path=".spec.policyRef.name",
+            description="The policy that the budget belongs to.",
+        ),
+        Column(name="Parent", json_path=".spec.parent.name", description="The budget above it."),
+        Column(
+            name="Members",
+            json_path=".status.summary.members",
+            description="Members of the budget itself.",
+            type="integer",
+        ),
+        Column(
+            name="Fetch",
+            json_path=".status.summary.fetch",
+            description="Measured fetch rate of the total.",
+        ),
+        Column(
+            name="Produce",
+            json_path=".status.summary.produce",
+            description="Measured produce rate of the total.",
+        ),
+        Column(
+            name="Ready",
+            json_path=_ready(),
+            description="Whether it is divided by what members use.",
+        ),
+        _REASON,
+        _AGE,
+    ),
+    selectable_fields=(".spec.policyRef.name",),
+)
+
+KINDS = (POLICY, TIER, OVERRIDE, QUEUE, BUDGET)
 
 
 # Documents to custom resources, or an error that names the object and its wrong fields.
@@ -378,6 +443,8 @@ def parse_object(document: Mapping[str, Any], *, strict: bool) -> CustomResource
         return parse_policy(document, strict=strict)
     if kind is QUEUE:
         return parse_queue(document, strict=strict)
+    if kind is BUDGET:
+        return parse_budget(document, strict=strict)
     return (
         parse_tier(document, strict=strict)
         if kind is TIER
@@ -415,6 +482,17 @@ def parse_override(document: Mapping[str, Any], *, strict: bool) -> QuotaOverrid
     metadata = _metadata(document, OVERRIDE)
     return QuotaOverride(
         metadata, _spec(document, OverrideSpec, name=_name(OVERRIDE, metadata.key), strict=strict)
+    )
+
+
+def parse_budget(document: Mapping[str, Any], *, strict: bool) -> BandwidthBudget:
+    """The budget in a document of that kind.
+
+    Raises InvalidResource as `parse_object` does.
+    """
+    metadata = _metadata(document, BUDGET)
+    return BandwidthBudget(
+        metadata, _spec(document, BudgetSpec, name=_name(BUDGET, metadata.key), strict=strict)
     )
 
 

@@ -15,6 +15,7 @@ from tidegate.resources.authentication import (
     ZooKeeperAuthentication,
     secret_names,
 )
+from tidegate.resources.calendar import Calendar, Recurring
 from tidegate.resources.fields import (
     BootstrapServers,
     ClusterId,
@@ -27,7 +28,7 @@ from tidegate.resources.fields import (
     ruled,
 )
 from tidegate.resources.rates import ByteRate, QuotaDefaults, cel_at_most
-from tidegate.resources.replication import Replication
+from tidegate.resources.replication import Background, Replication
 from tidegate.resources.rollup import Rollup
 from tidegate.resources.schema import Rule, SchemaModel
 
@@ -437,6 +438,54 @@ class WhenStale(SchemaModel):
 InterfaceName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:@*-]+$")]
 
 
+class DirectReadings(SchemaModel):
+    """Reads hot brokers from their own node_exporter, between two scrapes of Prometheus."""
+
+    enabled: bool = Field(
+        description="true: read a broker that is close to its limit directly from its "
+        "node_exporter every 2 s, so that the first cut need not wait for Prometheus' next scrapes."
+    )
+    port: Annotated[int, Field(ge=1, le=65535)] = Field(
+        default=9100,
+        description="Port of every exporter. The host is that of the label instance of the "
+        "broker's series. Unset means 9100.",
+    )
+    path: Annotated[str, Field(max_length=256, pattern=r"^/[A-Za-z0-9._~/-]*$")] | None = Field(
+        default=None, description="Path of every exporter. Unset means /metrics."
+    )
+    above_percent: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=80,
+        description="A broker is read directly while it carries more than this percentage of its "
+        "limit in either direction. 0: all brokers, always. Unset means 80.",
+    )
+    tls: Tls | None = Field(
+        default=None,
+        description="Connect by https, and trust these certificate authorities. Unset means plain "
+        "http.",
+    )
+    authentication: PrometheusAuthentication | None = Field(
+        default=None,
+        description="Login to the exporters; Prometheus' own login is never sent to them. "
+        "Requires tls. Unset means no login.",
+    )
+
+    rules = (
+        Rule(
+            cel="!has(self.authentication) || has(self.tls)",
+            message="tls is required with authentication: over plain http, anyone on the network "
+            "path can read the login",
+            reason="FieldValueRequired",
+            field_path=".tls",
+            holds=lambda direct: direct.authentication is None or direct.tls is not None,
+        ),
+    )
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The Secrets that the connections need."""
+        return secret_names(self.tls, self.authentication)
+
+
 class MetricsSource(SchemaModel):
     """The source of load: where and how often it is measured, and when a reading is too old."""
 
@@ -481,6 +530,11 @@ class MetricsSource(SchemaModel):
         default_factory=lambda metrics: 3 * metrics.get("scrape_interval_seconds", 15),
         description="Readings older than this are ignored. Unset means three scrape intervals.",
     )
+    direct: DirectReadings | None = Field(
+        default=None,
+        description="Reads brokers that are close to their limit directly from their "
+        "node_exporter. Unset means that Prometheus alone is read.",
+    )
     when_stale: WhenStale = Field(
         default=WhenStale(),
         description="What happens to throttled quotas when a broker's load stays unknown. "
@@ -494,6 +548,23 @@ class MetricsSource(SchemaModel):
             reason="FieldValueRequired",
             field_path=".queries",
             holds=lambda metrics: metrics.preset != "Custom" or metrics.queries is not None,
+        ),
+        Rule(
+            cel="!has(self.direct) || ((!has(self.preset) || self.preset == 'NodeExporter') && "
+            "(!has(self.queries) || !(has(self.queries.egress) || has(self.queries.ingress))))",
+            message="direct reads node_exporter: it requires preset NodeExporter, without queries "
+            "for egress and ingress",
+            field_path=".direct",
+            holds=lambda metrics: (
+                metrics.direct is None
+                or (
+                    metrics.preset == "NodeExporter"
+                    and (
+                        metrics.queries is None
+                        or (metrics.queries.egress is None and metrics.queries.ingress is None)
+                    )
+                )
+            ),
         ),
         Rule(
             cel="!has(self.interfaces) || !has(self.preset) || "
@@ -544,8 +615,11 @@ class MetricsSource(SchemaModel):
 # spec.brokers: how much traffic a single broker may carry before tiers are throttled.
 
 
+ScheduleReady = Literal["Before", "At"]
+
+
 class NicLimits(SchemaModel):
-    """One direction of a broker's NIC."""
+    """One direction of a broker's NIC, or both as one."""
 
     limit: ByteRate | None = Field(
         default=None,
@@ -553,8 +627,8 @@ class NicLimits(SchemaModel):
     )
     capacity: ByteRate | None = Field(
         default=None,
-        description="Speed of the NIC in this direction, used to reject absurd readings and to "
-        "recognize a saturated link. Unset means unknown.",
+        description="Speed of the NIC, measured as the limit is. Used to reject absurd readings "
+        "and to recognize a saturated link. Unset means unknown.",
     )
 
     rules = (
@@ -575,10 +649,19 @@ class NicLimits(SchemaModel):
     )
 
 
-_HAS_A_DIRECTION = Rule(
-    cel="has(self.egress) || has(self.ingress)",
-    message="must have at least one of egress and ingress",
-    holds=lambda limits: limits.egress is not None or limits.ingress is not None,
+_DIRECTIONS = (
+    Rule(
+        cel="has(self.egress) || has(self.ingress) || has(self.combined)",
+        message="must have at least one of egress, ingress and combined",
+        holds=lambda limits: bool(limits.egress or limits.ingress or limits.combined),
+    ),
+    Rule(
+        cel="!has(self.combined) || !(has(self.egress) || has(self.ingress))",
+        message="combined already counts both directions: set either combined, or egress and "
+        "ingress",
+        field_path=".combined",
+        holds=lambda limits: not (limits.combined and (limits.egress or limits.ingress)),
+    ),
 )
 
 
@@ -601,9 +684,14 @@ class BrokerLimitOverride(SchemaModel):
         description="Limits for traffic entering these brokers; omitted fields are as for all "
         "other brokers. Unset means as for all other brokers.",
     )
+    combined: NicLimits | None = Field(
+        default=None,
+        description="Limits for traffic in both directions together; omitted fields are as for "
+        "all other brokers. Unset means as for all other brokers.",
+    )
 
     rules = (
-        _HAS_A_DIRECTION,
+        *_DIRECTIONS,
         Rule(
             cel="",
             message="every broker id may appear once only",
@@ -618,32 +706,83 @@ def _ids_are_disjoint(limits: Any) -> bool:
     return len(set(ids)) == len(ids)
 
 
-def _override_fits(direction: str) -> Rule:
-    """The rule that an override's limit is within the capacity that it leaves as it is."""
+def _fits(place: str, direction: str) -> Rule:
+    """The rule that limits in overrides or schedules are within the capacity that stays as it is.
+
+    Where an override has a capacity of its own, that one counts.
+    """
     capacity, limit = f"self.{direction}.capacity", f"o.{direction}.limit"
-    compared = f"has(o.{direction}) && !has(o.{direction}.capacity) && has({limit})"
+    compared, advice = f"has(o.{direction})", ""
+    if place == "overrides":
+        compared += f" && !has(o.{direction}.capacity) && has({limit})"
+        advice = "; give the override a capacity of its own"
 
     def holds(limits: Any) -> bool:
         everywhere = getattr(limits, direction)
-        overrides = [
-            own
-            for one in limits.overrides or ()
-            if (own := getattr(one, direction)) is not None and own.capacity is None
+        others = [
+            own.limit or 0
+            for one in getattr(limits, place) or ()
+            if (own := getattr(one, direction)) is not None
+            and getattr(own, "capacity", None) is None
         ]
         return (
             everywhere is None
             or everywhere.capacity is None
-            or all((own.limit or 0) <= everywhere.capacity for own in overrides)
+            or all(other <= everywhere.capacity for other in others)
         )
 
     return Rule(
-        cel=f"!has(self.overrides) || !has(self.{direction}) || !has({capacity}) || "
-        f"self.overrides.all(o, !({compared}) || {cel_at_most(limit, capacity)})",
-        message=f"{direction}.limit in overrides must not be above {direction}.capacity; give the "
-        f"override a capacity of its own",
-        field_path=".overrides",
+        cel=f"!has(self.{place}) || !has(self.{direction}) || !has({capacity}) || "
+        f"self.{place}.all(o, !({compared}) || {cel_at_most(limit, capacity)})",
+        message=f"{direction}.limit in {place} must not be above {direction}.capacity{advice}",
+        field_path=f".{place}",
         holds=holds,
     )
+
+
+def _combined_as_everywhere(place: str) -> Rule:
+    return Rule(
+        cel=f"!has(self.{place}) || self.{place}.all(o, has(o.combined) == has(self.combined))",
+        message=f"{place} must set combined where all other brokers have it, and only there",
+        field_path=f".{place}",
+        holds=lambda limits: all(
+            (one.combined is None) == (limits.combined is None)
+            for one in getattr(limits, place) or ()
+        ),
+    )
+
+
+class ScheduledLimit(SchemaModel):
+    """One direction of a broker's NIC, or both as one, at certain times."""
+
+    limit: ByteRate = Field(
+        description="Bytes per second above which tiers are throttled at these times."
+    )
+
+
+class LimitSchedule(Recurring):
+    """Other limits at times that come back every week."""
+
+    egress: ScheduledLimit | None = Field(
+        default=None,
+        description="Limit for traffic leaving a broker. Unset means as at other times.",
+    )
+    ingress: ScheduledLimit | None = Field(
+        default=None,
+        description="Limit for traffic entering a broker. Unset means as at other times.",
+    )
+    combined: ScheduledLimit | None = Field(
+        default=None,
+        description="Limit for both directions together, where brokers.combined is set.",
+    )
+    ready: ScheduleReady = Field(
+        default="At",
+        description="Where a boundary of this schedule lowers a limit. Before: the lower limit "
+        "counts so early that safe steps can end at the boundary. At: it counts from the boundary "
+        "on, and steps follow. Unset means At.",
+    )
+
+    rules = _DIRECTIONS
 
 
 class BrokerLimits(SchemaModel):
@@ -655,6 +794,11 @@ class BrokerLimits(SchemaModel):
     ingress: NicLimits | None = Field(
         default=None, description="Limits for traffic entering a broker. Unset means no limit."
     )
+    combined: NicLimits | None = Field(
+        default=None,
+        description="Limits for the sum of traffic leaving and entering a broker, for clouds that "
+        "meter both as one. Not beside egress or ingress. Unset means no limit.",
+    )
     overrides: tuple[BrokerLimitOverride, ...] | None = Field(
         default=None,
         min_length=1,
@@ -662,11 +806,25 @@ class BrokerLimits(SchemaModel):
         description="Brokers with different limits. A broker may appear only once.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
+    schedules: tuple[LimitSchedule, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=8,
+        description="Other limits at certain times, such as at night; the first that matches "
+        "counts. Brokers in overrides keep the limits that they set. Unset means the same limits "
+        "at all times.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
 
     rules = (
-        _HAS_A_DIRECTION,
-        _override_fits("egress"),
-        _override_fits("ingress"),
+        *_DIRECTIONS,
+        _combined_as_everywhere("overrides"),
+        _combined_as_everywhere("schedules"),
+        *(
+            _fits(place, direction)
+            for place in ("overrides", "schedules")
+            for direction in ("egress", "ingress", "combined")
+        ),
         Rule(
             cel="!has(self.overrides) || self.overrides.all(a, a.ids.all(i, "
             "self.overrides.exists_one(b, i in b.ids)))",
@@ -677,14 +835,19 @@ class BrokerLimits(SchemaModel):
     )
 
     def egress_of(self, broker_id: int) -> NicLimits | None:
-        """The limit and capacity out of one broker; None where nothing is set for it."""
+        """The limit and capacity out of one broker; None if nothing is set for it."""
         override = self._override_of(broker_id)
         return _merged(self.egress, None if override is None else override.egress)
 
     def ingress_of(self, broker_id: int) -> NicLimits | None:
-        """The limit and capacity into one broker; None where nothing is set for it."""
+        """The limit and capacity into one broker; None if nothing is set for it."""
         override = self._override_of(broker_id)
         return _merged(self.ingress, None if override is None else override.ingress)
+
+    def combined_of(self, broker_id: int) -> NicLimits | None:
+        """The limit and capacity of both directions together; None where nothing is set for it."""
+        override = self._override_of(broker_id)
+        return _merged(self.combined, None if override is None else override.combined)
 
     def _override_of(self, broker_id: int) -> BrokerLimitOverride | None:
         return next(
@@ -763,6 +926,11 @@ class Escalation(SchemaModel):
         description="How long brokers must stay within their limits before quotas are raised "
         "again. Unset means 45.",
     )
+    calendar: Calendar | None = Field(
+        default=None,
+        description="Times at which levels may use less than their contracts, whatever the load "
+        "is. Unset means none.",
+    )
 
     rules = (
         Rule(
@@ -804,10 +972,25 @@ class Removal(SchemaModel):
     )
 
 
-_FOLLOWS = " || ".join(
-    f"(has(self.replication.{kind}) && self.replication.{kind}.mode == 'Follow')"
-    for kind in ("reassignments", "recovery")
-)
+def _follow_rule(field: str, *kinds: str) -> Rule:
+    """What follows the load needs readings and limits."""
+    follows = " || ".join(
+        f"(has(self.{field}.{kind}) && self.{field}.{kind}.mode == 'Follow')" for kind in kinds
+    )
+    return Rule(
+        cel=f"!has(self.{field}) || !({follows}) || (has(self.metrics) && has(self.brokers))",
+        message=f"metrics and brokers are required with {field} of mode Follow: it follows "
+        "the load of every broker up to its limit",
+        reason="FieldValueRequired",
+        field_path=f".{field}",
+        holds=lambda policy: (
+            getattr(policy, field) is None
+            or not getattr(policy, field).follows
+            or (policy.metrics is not None and policy.brokers is not None)
+        ),
+    )
+
+
 PolicyMode = Literal["Observe", "Enforce"]
 DeletionPolicy = Literal["Restore", "Retain"]
 
@@ -888,12 +1071,25 @@ class PolicySpec(SchemaModel):
         description="How much of the brokers' limits reassignments and recovery may use. Unset "
         "means that Tidegate sets no replication throttle.",
     )
+    background: Background | None = Field(
+        default=None,
+        description="How much tiered storage may use of the brokers' limits, and moves between "
+        "log directories of their disks. Unset means that Tidegate sets no such rate.",
+    )
     rollup: Rollup | None = Field(
         default=None,
         description="Usage tables, chargeback reports and recommended contracts. Unset means none.",
     )
 
     rules = (
+        Rule(
+            cel="!has(self.escalation) || !has(self.escalation.calendar) || has(self.metrics)",
+            message="metrics is required with escalation.calendar: quotas are raised again after "
+            "an entry as readings show room",
+            reason="FieldValueRequired",
+            field_path=".metrics",
+            holds=lambda policy: policy.escalation.calendar is None or policy.metrics is not None,
+        ),
         Rule(
             cel="!has(self.rollup) || has(self.metrics)",
             message="metrics is required with rollup: usage is read from the Prometheus that it "
@@ -902,17 +1098,6 @@ class PolicySpec(SchemaModel):
             field_path=".metrics",
             holds=lambda policy: policy.rollup is None or policy.metrics is not None,
         ),
-        Rule(
-            cel=f"!has(self.replication) || !({_FOLLOWS}) || (has(self.metrics) && "
-            "has(self.brokers))",
-            message="metrics and brokers are required with replication of mode Follow: it follows "
-            "the load of every broker up to its limit",
-            reason="FieldValueRequired",
-            field_path=".replication",
-            holds=lambda policy: (
-                policy.replication is None
-                or not policy.replication.follows
-                or (policy.metrics is not None and policy.brokers is not None)
-            ),
-        ),
+        _follow_rule("replication", "reassignments", "recovery"),
+        _follow_rule("background", "remoteCopy", "remoteFetch"),
     )

@@ -1,4 +1,4 @@
-"""spec.replication: what replication may use of every NIC beside the clients."""
+"""spec.replication and spec.background: what brokers may move of their own beside the clients."""
 
 from typing import Literal
 
@@ -49,7 +49,7 @@ class RecoveryRates(SchemaModel):
 
 _PRIORITY_NEEDS_FOLLOW = Rule(
     cel="!has(self.priority) || self.mode == 'Follow'",
-    message="priority is used with mode Follow only: another mode does not look at the load",
+    message="priority is used with mode Follow only: other modes ignore the load",
     reason="FieldValueForbidden",
     field_path=".priority",
     holds=lambda given: given.priority is None or given.mode == "Follow",
@@ -107,6 +107,117 @@ class Recovery(SchemaModel):
     )
 
     rules = (_PRIORITY_NEEDS_FOLLOW,)
+
+
+class BackgroundRates(SchemaModel):
+    """Bounds of the rate of tiered storage, per broker."""
+
+    min: ByteRate | None = Field(
+        default=None,
+        description="Bytes per second that it may always use, even over the limit. Kafka counts "
+        "each segment at once, so it holds no rate below a segment in "
+        "remote.log.manager.copy.quota.window.num seconds. Unset means 1Mi.",
+    )
+    max: ByteRate | None = Field(
+        default=None,
+        description="Upper bound in bytes per second; with mode Fixed the rate itself. Unset "
+        "means no bound except the broker's limit.",
+    )
+
+    rules = ReassignmentRates.rules
+
+
+class RemoteTraffic(SchemaModel):
+    """How fast brokers with tiered storage exchange segments with it."""
+
+    mode: ReassignmentMode = Field(
+        description="Follow: use what clients and replication leave of each broker's limit. "
+        "Fixed: always rate.max. Off: Tidegate sets no rate, and puts back the one from before. "
+        "Required; there is no default."
+    )
+    priority: ReplicationPriority | None = Field(
+        default=None,
+        description="Which clients are throttled for it, as for reassignments. Unset means "
+        "BelowL3.",
+    )
+    rate: BackgroundRates | None = Field(
+        default=None, description="Bounds of the rate. Unset means the defaults of its fields."
+    )
+
+    rules = Reassignments.rules
+
+
+class LogDirsRate(SchemaModel):
+    """The rate of moves between the log directories of one broker."""
+
+    max: ByteRate = Field(description="Bytes per second.")
+
+
+class LogDirs(SchemaModel):
+    """How fast replicas move from one log directory of a broker to another."""
+
+    mode: Literal["Fixed", "Off"] = Field(
+        description="Fixed: always rate.max. Off: Tidegate sets no rate, and puts back the one "
+        "from before. There is no Follow, because these bytes pass no NIC. Required; there is no "
+        "default."
+    )
+    rate: LogDirsRate | None = Field(
+        default=None, description="The rate. Required with mode Fixed, and unset otherwise."
+    )
+
+    rules = (
+        Rule(
+            cel="(self.mode == 'Fixed') == has(self.rate)",
+            message="rate is required with mode Fixed, and belongs to no other mode",
+            reason="FieldValueRequired",
+            field_path=".rate",
+            holds=lambda given: (given.mode == "Fixed") == (given.rate is not None),
+        ),
+    )
+
+
+class Background(SchemaModel):
+    """Rates of brokers' own traffic that Tidegate sets, and puts back as they were."""
+
+    remote_copy: RemoteTraffic | None = Field(
+        default=None,
+        description="What brokers copy to tiered storage. Unset means mode Off.",
+    )
+    remote_fetch: RemoteTraffic | None = Field(
+        default=None,
+        description="What brokers fetch from tiered storage. Unset means mode Off.",
+    )
+    log_dirs: LogDirs | None = Field(
+        default=None,
+        description="Moves between the log directories of a broker. Unset means mode Off.",
+    )
+
+    rules = (
+        Rule(
+            cel="has(self.remoteCopy) || has(self.remoteFetch) || has(self.logDirs)",
+            message="must have at least one of remoteCopy, remoteFetch and logDirs",
+            holds=lambda given: (
+                given.remote_copy is not None
+                or given.remote_fetch is not None
+                or given.log_dirs is not None
+            ),
+        ),
+    )
+
+    @property
+    def follows(self) -> bool:
+        """Whether any of it depends on load and limits."""
+        return any(
+            one is not None and one.mode == "Follow"
+            for one in (self.remote_copy, self.remote_fetch)
+        )
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether any rate is one of tiered storage, so that its bytes show whether it holds."""
+        return any(
+            one is not None and one.mode != "Off" for one in (self.remote_copy, self.remote_fetch)
+        )
 
 
 class Replication(SchemaModel):

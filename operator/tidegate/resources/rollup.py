@@ -576,7 +576,7 @@ class PodAffinity(SchemaModel):
 
 
 class EnvironmentVariable(SchemaModel):
-    """A variable of the Pods' environment. Its value is no secret."""
+    """A variable of the Pods' environment. Its value is not a secret."""
 
     name: Annotated[str, Field(min_length=1, max_length=128), _env_check, _env_schema] = Field(
         description="Name of the variable. Those of Tidegate, Spark, Java and Python are refused."

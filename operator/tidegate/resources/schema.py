@@ -42,8 +42,15 @@ class Rule:
     message_cel: str = ""
 
     def as_schema(self) -> dict[str, str]:
-        """The rule as an entry of `x-kubernetes-validations`."""
-        entry = {"rule": self.cel, "message": self.message, "reason": self.reason}
+        """The rule as an entry of `x-kubernetes-validations`, without what the API server assumes.
+
+        A rule for rates stands at twenty fields, and client-side apply keeps all of it once more.
+        """
+        entry = {"rule": self.cel}
+        if self.message not in self.message_cel:
+            entry["message"] = self.message
+        if self.reason != "FieldValueInvalid":  # the default
+            entry["reason"] = self.reason
         if self.message_cel:
             entry["messageExpression"] = self.message_cel
         if self.field_path:

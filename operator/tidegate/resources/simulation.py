@@ -182,7 +182,7 @@ class SimulationSpec(SchemaModel):
     starts_at: Moment | None = Field(
         default=None,
         description="Wall-clock time at 0s, such as 2026-11-30T22:00:00Z, which decides when "
-        "overrides in the file end. Unset means that overrides are ignored.",
+        "overrides, calendar and schedules are in force. Unset means that these are ignored.",
     )
 
     rules = (

@@ -61,6 +61,10 @@ class BrokerStatus(SchemaModel):
         default=None,
         description="Limit in force for traffic entering the broker, in bytes per second.",
     )
+    combined_limit: ExactRate | None = Field(
+        default=None,
+        description="Limit in force for traffic in both directions together, in bytes per second.",
+    )
     pressure: BrokerPressure = Field(
         description="Over or Within its limits, or Unknown without a fresh reading."
     )
@@ -71,6 +75,11 @@ class BrokerStatus(SchemaModel):
         description="The network interfaces that make up its NIC. Unset if the source of "
         "readings has none, or if it is unknown which of them are physical.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    direct_since: Timestamp | None = Field(
+        default=None,
+        description="Since when it is read directly from its exporter, as metrics.direct says. "
+        "Unset if Prometheus alone is read.",
     )
 
 
@@ -90,6 +99,52 @@ class LevelStatus(SchemaModel):
         description="What started it and when, and the current load of these brokers; numbers "
         "alone are refreshed once a minute.",
     )
+
+
+PercentOfContract = Annotated[int, Field(ge=1, le=100)]
+
+
+class CalendarStatus(SchemaModel):
+    """What the policy's calendar says of one level."""
+
+    level: TierLevel = Field(description="The level.")
+    percent: PercentOfContract = Field(
+        description="Percent of their contracts that members may use now; 100 outside all entries."
+    )
+    until: Timestamp | None = Field(
+        default=None, description="When that changes. Unset if it does not within a week."
+    )
+    next_percent: PercentOfContract | None = Field(default=None, description="What it changes to.")
+
+
+class LimitsInForce(SchemaModel):
+    """Limits of all brokers that have none of their own, in bytes per second."""
+
+    schedule: Count | None = Field(
+        default=None,
+        description="Position in spec.brokers.schedules, the first being 0. Unset: the limits at "
+        "times of no schedule.",
+    )
+    egress: ExactRate | None = Field(
+        default=None, description="Limit for traffic leaving a broker."
+    )
+    ingress: ExactRate | None = Field(
+        default=None, description="Limit for traffic entering a broker."
+    )
+    combined: ExactRate | None = Field(
+        default=None, description="Limit for traffic in both directions together."
+    )
+
+
+class ScheduledLimits(LimitsInForce):
+    """The limits in force by spec.brokers.schedules, and what comes next."""
+
+    until: Timestamp | None = Field(
+        default=None,
+        description="When the schedule changes. Before that, limits may already be those of next, "
+        "where these are lower and ready is Before. Unset if it does not within a week.",
+    )
+    next: LimitsInForce | None = Field(default=None, description="The limits from then on.")
 
 
 class QuotaCounts(SchemaModel):
@@ -130,7 +185,7 @@ class LedgerStatus(SchemaModel):
 
 
 class LeavingQuota(SchemaModel):
-    """An entity with a quota that no contract names any more."""
+    """An entity with a quota that no contract names any longer."""
 
     entity: StatusText = Field(description="User and client id that the quota is for.")
     restored_at: Timestamp = Field(
@@ -171,6 +226,23 @@ class RollupStatus(SchemaModel):
     )
     waiting: Count = Field(description="Windows that have ended and are not in the tables yet.")
     failed: Count = Field(description="How many of those have a failed Job; each is retried.")
+
+
+class BackgroundStatus(SchemaModel):
+    """Tiered storage, and moves between log directories."""
+
+    rates: tuple[StatusText, ...] | None = Field(
+        default=None,
+        max_length=64,
+        description="The rates in force, refreshed once a minute.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    others: tuple[StatusText, ...] | None = Field(
+        default=None,
+        max_length=64,
+        description="Rates that somebody set after Tidegate; they stay.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
 
 
 class MovingStatus(SchemaModel):
@@ -267,16 +339,34 @@ class PolicyStatus(SchemaModel):
             "x-kubernetes-list-map-keys": ["level"],
         },
     )
+    calendar: tuple[CalendarStatus, ...] | None = Field(
+        default=None,
+        max_length=3,
+        description="Every level that escalation.calendar names. Unset without a calendar.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["level"],
+        },
+    )
+    limits: ScheduledLimits | None = Field(
+        default=None,
+        description="What spec.brokers.schedules say now. Unset without schedules.",
+    )
     quotas: QuotaCounts | None = Field(
         default=None, description="The quotas that this policy manages."
     )
     ledger: LedgerStatus | None = Field(
         default=None, description="The ledger that this policy has started."
     )
+    budgets: Count | None = Field(
+        default=None,
+        description="BandwidthBudgets of this policy. If there are any and they cannot be listed, "
+        "every quota stays as it is. Unset where there are none.",
+    )
     leaving: tuple[LeavingQuota, ...] | None = Field(
         default=None,
         max_length=MAX_SHOWN_LEAVING,
-        description=f"Quotas that no contract names any more, those that are restored first on "
+        description=f"Quotas that no contract names any longer, those that are restored first on "
         f"top, {MAX_SHOWN_LEAVING} at most. Unset where there are none.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
@@ -285,6 +375,9 @@ class PolicyStatus(SchemaModel):
     )
     replication: ReplicationStatus | None = Field(
         default=None, description="Replication, if the policy asks for it."
+    )
+    background: BackgroundStatus | None = Field(
+        default=None, description="Background traffic, if the policy asks for it."
     )
     summary: PolicySummary | None = Field(default=None, description="The columns of kubectl get.")
 
@@ -353,6 +446,9 @@ class Recommendation(SchemaModel):
     )
 
 
+LimitedBy = Literal["Contract", "Budget", "BrokerLimit", "Calendar", "Override", "ShareGroup"]
+
+
 class MemberStatus(SchemaModel):
     """One member: its leaders, its quota, and how far that is from its promise."""
 
@@ -399,6 +495,11 @@ class MemberStatus(SchemaModel):
         default=None,
         description="The QuotaOverride that replaces its contract or exempts it from "
         "throttling: namespace/name.",
+    )
+    limited_by: LimitedBy | None = Field(
+        default=None,
+        description="What sets its quota, if that is not its contract: a budget, a broker's "
+        "limit, the policy's calendar, an override or a share group.",
     )
     message: StatusText | None = Field(
         default=None, description="The reason, as a sentence for people."
@@ -455,7 +556,7 @@ class TierStatus(SchemaModel):
 # The status of QuotaOverride: whether it is in force, for whom, since when and until when.
 
 
-OverrideState = Literal["Pending", "Active", "Expired"]
+OverrideState = Literal["Pending", "Scheduled", "Active", "Expired"]
 _ObjectKey = Annotated[str, Field(max_length=512)]
 _Name = Annotated[str, Field(max_length=256)]
 
@@ -494,8 +595,8 @@ class OverrideStatus(SchemaModel):
     )
     state: OverrideState | None = Field(
         default=None,
-        description="Pending: not in force; Ready says why. Active: in force for at least one "
-        "member. Expired: over.",
+        description="Pending: not in force; Ready says why. Scheduled: not in force until "
+        "startsAt. Active: in force for at least one member. Expired: over.",
     )
     members: tuple[OverriddenMember, ...] | None = Field(
         default=None,
@@ -506,7 +607,14 @@ class OverrideStatus(SchemaModel):
     since: Timestamp | None = Field(
         default=None, description="When it came into force; kept after it has ended."
     )
-    until: Timestamp | None = Field(default=None, description="When it ends, in UTC.")
+    starts_at: Timestamp | None = Field(
+        default=None, description="When it next begins, in UTC. Set while the state is Scheduled."
+    )
+    until: Timestamp | None = Field(
+        default=None,
+        description="When it ends, in UTC. One that comes back: when this time of it ends, or the "
+        "next one.",
+    )
     summary: OverrideStatusSummary | None = Field(
         default=None, description="The columns of kubectl get."
     )

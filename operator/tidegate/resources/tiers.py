@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tidegate.resources.access import NamespaceName
+from tidegate.resources.calendar import Recurring
 from tidegate.resources.fields import (
     KafkaName,
     Labels,
@@ -20,6 +21,7 @@ from tidegate.resources.fields import (
     RackName,
     Sentence,
     TopicPattern,
+    parse_moment,
 )
 from tidegate.resources.rates import (
     IN_ONE_FORM,
@@ -87,7 +89,7 @@ class TierMember(SchemaModel):
     )
     share_groups: ShareGroups | None = Field(
         default=None,
-        description="While a share group reads with this member. Protect (the default): no fetch "
+        description="While a share group uses this member. Protect (the default): no fetch "
         "quota, because a throttled share group loses records. Throttle: the quota stays, and "
         "one change delays its clients for at most a third of the group's record lock.",
     )
@@ -255,14 +257,15 @@ class TierSpec(SchemaModel):
 # itself.
 #
 # At admission there is no clock and, of the metadata, only the name. So a rule can only check that
-# the end is a time. The operator checks that it is at most 30 days after the object was made, from
-# the two times in the object. It also checks that the policy and the member exist, and that the
-# rates fit the member's contract.
+# the end is a time. The operator checks that it is at most 30 days (for one that comes back, 366
+# days) after the object was made, from the two times in the object. It also checks that the policy
+# and the member exist, and that the rates fit the member's contract.
 
 
 OverrideAction = Literal["SetRates", "Exempt"]
 
 MAX_DAYS_AHEAD = 30
+MAX_RECURRING_DAYS = 366
 
 
 class OverrideRates(SchemaModel):
@@ -304,8 +307,17 @@ class OverrideTarget(SchemaModel):
     )
 
 
+class OverrideRecurrence(Recurring):
+    """Times that come back every week, until a day."""
+
+    until: Moment = Field(
+        description="When the override ends for good, such as 2027-03-31T22:00:00Z: at most "
+        f"{MAX_RECURRING_DAYS} days after the object was created."
+    )
+
+
 class OverrideSpec(SchemaModel):
-    """A temporary exception: for whom, until when and why."""
+    """A temporary exception: for whom, from when until when, and why."""
 
     policy_ref: PolicyRef = Field(
         description="The policy, and so the Kafka cluster, that this applies to. It may be "
@@ -323,9 +335,21 @@ class OverrideSpec(SchemaModel):
         "level, each member gets them. A direction that is omitted keeps its "
         "contract; to set only one direction, use the contract's own form.",
     )
-    expires_at: Moment = Field(
-        description="When it ends by itself, such as 2026-11-30T06:00:00Z: at most "
-        f"{MAX_DAYS_AHEAD} days after the object was made. To go on for longer, make another one."
+    starts_at: Moment | None = Field(
+        default=None,
+        description="When the override begins, such as 2026-11-29T22:00:00Z. Unset means when it "
+        "is created.",
+    )
+    expires_at: Moment | None = Field(
+        default=None,
+        description="When the override ends, such as 2026-11-30T06:00:00Z: at most "
+        f"{MAX_DAYS_AHEAD} days after the object was created. For longer, create another one, or "
+        "set recurrence instead.",
+    )
+    recurrence: OverrideRecurrence | None = Field(
+        default=None,
+        description="Instead of expiresAt: times that come back every week. Between them, the "
+        "contract applies.",
     )
     reason: Sentence = Field(
         description="Why, for anyone who reads it later: in status, explain and Events."
@@ -353,4 +377,49 @@ class OverrideSpec(SchemaModel):
             field_path=".action",
             holds=lambda spec: spec.action != "Exempt" or spec.target.level != "L0",
         ),
+        Rule(
+            cel="has(self.expiresAt) || has(self.recurrence)",
+            message="must have exactly one of expiresAt and recurrence",
+            reason="FieldValueRequired",
+            field_path=".expiresAt",
+            holds=lambda spec: spec.expires_at is not None or spec.recurrence is not None,
+        ),
+        Rule(
+            cel="!has(self.expiresAt) || !has(self.recurrence)",
+            message="must have exactly one of expiresAt and recurrence, whose end is until",
+            reason="FieldValueForbidden",
+            field_path=".recurrence",
+            holds=lambda spec: spec.expires_at is None or spec.recurrence is None,
+        ),
+        *(
+            Rule(
+                cel=f"!has(self.startsAt) || !has(self.{field}) || "
+                f"timestamp(self.startsAt) < timestamp(self.{end})",
+                message=f"startsAt must be before {end}",
+                field_path=".startsAt",
+                holds=holds,
+            )
+            for field, end, holds in (
+                (
+                    "expiresAt",
+                    "expiresAt",
+                    lambda spec: _starts_before(spec, spec.expires_at),
+                ),
+                (
+                    "recurrence",
+                    "recurrence.until",
+                    lambda spec: _starts_before(spec, spec.recurrence and spec.recurrence.until),
+                ),
+            )
+        ),
     )
+
+    @property
+    def ends_at(self) -> str:
+        """When it ends for good, as it was written."""
+        return self.expires_at or (self.recurrence.until if self.recurrence else "")
+
+
+def _starts_before(spec: Any, end: str | None) -> bool:
+    begin = spec.starts_at
+    return begin is None or end is None or parse_moment(begin) < parse_moment(end)

@@ -155,7 +155,7 @@ def hours_words(hours: Iterable[int]) -> str:
 
 
 def _require_reachable(policy: RollupPolicy) -> None:
-    """A claim is mounted in Pods; a folder of the same name on somebody's laptop is not it."""
+    """A claim is mounted in Pods; a folder of the same name on someone's laptop is not it."""
     path = policy.spec.storage.mount_path
     if path is None or Path(path).is_mount() or Path(path).is_dir():
         return

@@ -39,7 +39,7 @@ from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import choose_reader
-from tidegate_logic.model import Policy, Tier
+from tidegate_logic.model import Budget, Policy, Tier
 from tidegate_logic.words import rfc3339_ms
 
 _PROBED_MS = 600_000
@@ -217,6 +217,7 @@ class RollupPolicy:
     spec: Rollup
     metrics: MetricsSettings
     owner: Owner
+    budgets: Sequence[Budget] | None = ()  # the oldest first; None = not known in full
 
     @property
     def name(self) -> str:
@@ -255,7 +256,13 @@ def policy_engine(
     request = RollupRequest(
         policy.metrics,
         policy.spec.storage.address,
-        PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses, policy.tiers_changed_ms),
+        PolicyTerms.of(
+            policy.policy,
+            policy.tiers,
+            policy.tier_statuses,
+            policy.tiers_changed_ms,
+            policy.budgets,
+        ),
         Retention(retention.five_minutes, retention.hours),
         owner=policy.owner,
         catalog=_catalog(policy.spec),
@@ -331,7 +338,7 @@ def _event_log(spec: Rollup) -> Mapping[str, str]:
 
 
 def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
-    """None where everything happens in this process."""
+    """None if everything happens in this process."""
     wanted = policy.spec.executors
     if pod is None or not wanted.instances:
         return None

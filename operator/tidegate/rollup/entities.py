@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from tidegate.rollup.fold.clients import Client
-from tidegate.rollup.labels import NO_LABELS, labels_of, labels_text
+from tidegate.rollup.labels import BUDGET_LABEL, NO_LABELS, labels_of, labels_text, with_budget
 from tidegate.rollup.schemas import OWNER
 from tidegate.rollup.tables.format import Owner, UsageDamaged, decode, encode, with_owner
 from tidegate.rollup.tables.store import UsageStore
@@ -145,6 +145,19 @@ class Entities:
             found.append(Membership(client, *_place(member), from_ms, labels=_labels(member)))
         return Entities(tuple(sorted(found, key=lambda one: (one.client, one.from_ms))))
 
+    def in_known_budgets(self, now: Sequence[PolicyMember]) -> Sequence[PolicyMember]:
+        """The members in the budgets of the last look, where it is not known which there are."""
+        known = {one.client: one.labels for one in self.memberships if one.to_ms is None}
+        return [
+            replace(
+                one,
+                member=with_budget(
+                    one.member, labels_of(known.get(one.client, NO_LABELS)).get(BUDGET_LABEL)
+                ),
+            )
+            for one in now
+        ]
+
     @property
     def _newest_ms(self) -> int:
         return max((one.to_ms or one.from_ms for one in self.memberships), default=0)
@@ -264,14 +277,14 @@ def entities_table(entities: Entities, owner: Owner) -> pa.Table:
 
 
 def read_entities(store: UsageStore) -> Entities:
-    """What is known; nothing where there is no table yet. Raises UsageDamaged for another file."""
+    """What is known; nothing if there is no table yet. Raises UsageDamaged for another file."""
     content = store.storage.read(PATH)
     if content is None:
         return Entities()
     rows = decode(content, where=PATH)
     missing = [name for name in ENTITIES.names if name not in rows.schema.names]
     if missing:
-        raise UsageDamaged(f"{PATH} lacks {', '.join(missing)}: it is no table of entities.")
+        raise UsageDamaged(f"{PATH} lacks {', '.join(missing)}: it is not a table of entities.")
     for name in ("valid_from", "valid_to"):
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, name, rows[name].cast(_TIME).cast(pa.int64()))

@@ -312,8 +312,8 @@ def _two_brokers(broker: int, direction: Direction, found: Contradiction) -> Inv
     return InvalidResource(
         f"Two exporters count broker {broker} at the same time and differ ({direction}: "
         f"{found.counts[0]} bytes by {one}, {found.counts[1]} by {other}). They are of two Kafka "
-        f"clusters in one Prometheus, or one of them is stuck. Nothing of this time is published. "
-        f"Narrow the series to one cluster with metrics.matchers (--matcher on a laptop)."
+        "clusters in one Prometheus, or one of them is stuck. Nothing is published for this "
+        "period. Narrow the series to one cluster with metrics.matchers (--matcher on a laptop)."
     )
 
 

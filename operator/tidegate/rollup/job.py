@@ -36,7 +36,7 @@ def run_span(start_ms: int, end_ms: int, *, now_ms: int) -> tuple[int, int]:
     """
     if start_ms % FIVE_MINUTES_MS or end_ms % FIVE_MINUTES_MS or start_ms >= end_ms:
         raise InvalidResource(
-            f"[{start_ms}, {end_ms}) ms is no window of whole five minutes; nothing is computed."
+            f"[{start_ms}, {end_ms}) ms is not a window of whole five minutes; nothing is computed."
         )
     if end_ms > now_ms:
         raise InvalidResource(
@@ -78,12 +78,12 @@ class Pod:
     security: SecurityContexts = field(default_factory=SecurityContexts)
 
     def refuse_other_claim(self, claim: str | None) -> None:
-        """Raise InvalidResource where the policy names another one since the Job was made."""
+        """Raise InvalidResource if the policy names another one since the Job was made."""
         if self.claim not in (None, claim or ""):
             raise InvalidResource(
                 f"spec.rollup.storage.claimName is {claim or 'unset'} now; this Job was made for "
-                f"{self.claim or 'no claim'}, and executors mount no other one. The next Job is "
-                "made for the policy as it is."
+                f"{self.claim or 'no claim'}, and executors mount no other one. The next Job uses "
+                "the current policy."
             )
 
 

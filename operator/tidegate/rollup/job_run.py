@@ -53,8 +53,8 @@ def run_job(
     record(policy, windows, empty=empty, catalog_problem=problem, now_ms=clock_ms())
     for one in empty:
         tell(
-            f"Prometheus has nothing of any broker from {rfc3339_ms(one.start_ms)} to "
-            f"{rfc3339_ms(one.end_ms)}, and will not have more"
+            f"Prometheus has no samples of any broker from {rfc3339_ms(one.start_ms)} to "
+            f"{rfc3339_ms(one.end_ms)}, and will not get any"
         )
     if windows:
         tell(f"published; the newest rows end at {rfc3339_ms(max(one.end_ms for one in windows))}")
@@ -102,7 +102,7 @@ def late_windows(
     changed = [one for one in changed_hours(store, samples, begin_ms, span.start_ms) if one.is_more]
     found = []
     for late in (Span(*each) for each in in_runs([one.start_ms for one in changed])):
-        tell(f"samples came late: {late} is computed again")
+        tell(f"samples came late: {late} is recomputed")
         found += published_windows(engine.publish(late), late)
     return found
 
@@ -144,7 +144,7 @@ def record(
 
 
 def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
-    """None where figures stand that are as good as new, or newer."""
+    """None if figures stand that are as good as new, or newer."""
     result, _ = read_result(policy.kubernetes, policy.as_owner)
     if (
         result is not None
@@ -162,13 +162,13 @@ def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
 
 def _nothing_found(window: Window) -> NotFound:
     found = (
-        f"Prometheus has nothing of any broker from {rfc3339_ms(window.start_ms)} to "
+        f"Prometheus has no samples of any broker from {rfc3339_ms(window.start_ms)} to "
         f"{rfc3339_ms(window.end_ms)}"
     )
     return NotFound(
         Reason.METRICS_MISSING,
         (
-            f"{found}, so that time is not published. Was it down, or is the policy's preset "
-            "another one?"
+            f"{found}, so that time is not published. Was Prometheus down, or is the policy's "
+            "preset wrong?"
         ),
     )

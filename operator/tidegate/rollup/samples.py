@@ -172,8 +172,8 @@ def _sign(code: str) -> str:
 
 def _refused(query: str) -> InvalidResource:
     why = (
-        f"The query {query} is no plain selector, so its history cannot be read and no usage "
-        f"is written for it."
+        f"The query {query} is not a plain selector, so its history cannot be read and no usage is "
+        "written for it."
     )
     return InvalidResource(
         f'{why} Write it as metric{{label="value", ...}} without function, range or offset, each '

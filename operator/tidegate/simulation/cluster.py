@@ -103,6 +103,10 @@ class Second:
     flows: Mapping[BucketPlace, Flow]
     mutes: Sequence[Mute] = ()
 
+    def through(self, broker: int, way: Direction) -> float:
+        """Bytes through a NIC, in one direction or in both."""
+        return sum([self.carried[broker, part] for part in way.parts])
+
 
 @dataclass(slots=True)
 class _Bucket:
@@ -158,8 +162,14 @@ class SimulatedCluster:
         for demand in demands:
             self._buckets[(demand.entity, demand.direction), demand.broker].demands.append(demand)
         self._at_nic: dict[NicPlace, list[_Bucket]] = {
-            (broker, way): [] for broker in limits for way in Direction
+            (broker, way): [] for broker in limits for way in Direction.COMBINED.parts
         }
+        # what shares a NIC's capacity: one direction, or both
+        self._shared: list[tuple[NicPlace, ...]] = []
+        for broker, one in limits.items():
+            places = tuple((broker, way) for way in Direction.COMBINED.parts)
+            is_one = one.combined_capacity is not None
+            self._shared += [places] if is_one else [(place,) for place in places]
         for bucket in self._buckets.values():
             if bucket.demands:  # who never wants anything is connected, and costs nothing
                 self._at_nic[bucket.broker, bucket.direction].append(bucket)
@@ -199,17 +209,20 @@ class SimulatedCluster:
         for one in self._background:
             if one.flows(self.now):
                 elsewhere[one.broker, one.direction] += one.bytes_per_second
-        for place, buckets in self._at_nic.items():
+        for places in self._shared:
+            buckets = [bucket for place in places for bucket in self._at_nic[place]]
             offers = [_Offer(bucket, *bucket.offer(self.now)) for bucket in buckets]
             offers = [one for one in offers if one.offered > _NOTHING]
-            share, grants = self._granted(place, offers, elsewhere[place])
-            elsewhere[place] *= share
-            carried[place] = elsewhere[place]
+            other = sum([elsewhere[place] for place in places])
+            share, grants = self._granted(places[0], offers, other)
+            for place in places:
+                elsewhere[place] *= share
+                carried[place] = elsewhere[place]
             for offer, grant in zip(offers, grants, strict=True):
                 flow = _taken(offer, grant, share)
                 bucket = offer.bucket
                 flows[(bucket.entity, bucket.direction), bucket.broker] = flow
-                carried[place] += flow.moved
+                carried[bucket.broker, bucket.direction] += flow.moved
                 mutes += [_mute(bucket, at_ms, muted_ms) for at_ms, muted_ms in grant.mutes]
         second = Second(self.now, carried, elsewhere, flows, tuple(mutes))
         self.now += 1
@@ -218,7 +231,10 @@ class SimulatedCluster:
     def _granted(
         self, place: NicPlace, offers: Sequence["_Offer"], other: float
     ) -> tuple[float, list["_Grant"]]:
-        """What quotas let through, and the share of all of it for which the NIC has room."""
+        """What quotas let through, and the share of all of it for which the NIC has room.
+
+        `place` may stand for both directions, where these share one capacity.
+        """
         grants = [self._grant(one.bucket, one.offered) for one in offers]
         capacity = self._limits[place[0]].capacity(place[1])
         asked = sum([one.moved for one in grants]) + other

@@ -4,11 +4,13 @@ Everything is taken from what was decided and what the cluster did; nothing is d
 are bytes/s, amounts bytes, times seconds from the start of the play.
 """
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
+from math import inf
 from typing import Final
 
 from tidegate.simulation.cluster import BucketPlace, Flow, Mute, NicPlace
@@ -138,7 +140,10 @@ class LevelOutcome:
 
 @dataclass(frozen=True, slots=True)
 class NicOutcome:
-    """One limited NIC: seconds above its limit and the highest load, by means of ten seconds."""
+    """One limited NIC: seconds above its limit and the highest load, by means of ten seconds.
+
+    `limit` is the lowest of the play, where schedules change it.
+    """
 
     broker: int
     direction: Direction
@@ -213,6 +218,7 @@ _ORDER: Final = {
 }
 _KIND_OF: Final = {
     Reason.THROTTLED: EventKind.LOWERED,
+    Reason.CALENDAR: EventKind.LOWERED,
     Reason.RELAXING: EventKind.RAISED,
     Reason.RELEASED: EventKind.GIVEN_BACK,
 }
@@ -263,14 +269,16 @@ def _read_over(
 ) -> Iterator[tuple[Direction, float, int]]:
     """What the operator read of the fullest of these brokers that it found over its limit."""
     found = [
-        (nic.bytes_per_second, nic.limit)
+        (nic.bytes_per_second, nic.limit, metered)
         for watched in one.decision.watched or ()
-        if watched.broker in brokers and (nic := watched.nics.get(way)) is not None
+        if watched.broker in brokers
+        for metered, nic in watched.nics.items()
+        if way in metered.parts
         if nic.bytes_per_second is not None and nic.limit is not None and nic.is_full
     ]
     if found:
-        rate, limit = max(found, key=lambda read: read[0] / read[1])
-        yield way, rate, limit
+        rate, limit, metered = max(found, key=lambda read: read[0] / read[1])
+        yield metered, rate, limit
 
 
 def _kind(entry: LedgerEntry | None, after: int | None) -> EventKind:
@@ -301,7 +309,7 @@ def _broker_events(played: Play) -> Iterator[Event]:
     means: dict[NicPlace, list[float]] = {}
     for broker, way, limit in _limits(played):
         means[broker, way] = nic_rates(played, (broker, way), _MEAN_SECONDS)
-        is_over = [mean > _AT_THE_LIMIT * limit for mean in means[broker, way]]
+        is_over = _over(means[broker, way], limit)
         known = over.get(broker, [False] * len(is_over))
         over[broker] = [one or other for one, other in zip(known, is_over, strict=True)]
     for broker, seconds in over.items():
@@ -310,7 +318,11 @@ def _broker_events(played: Play) -> Iterator[Event]:
             for kind, at in ((EventKind.OVER, begin), (EventKind.WITHIN, end)):
                 if at >= len(seconds):
                     continue
-                nics = [(way, means[broker, way][at], limit) for way, limit in limits.items()]
+                nics = [
+                    (way, means[broker, way][at], round(limit[at]))
+                    for way, limit in limits.items()
+                    if limit[at] < inf
+                ]
                 hot = [one for one in nics if one[1] > _AT_THE_LIMIT * one[2]]
                 shown = tuple(hot if kind is EventKind.OVER else nics)
                 yield Event(at + 1.0, kind, brokers=(broker,), nics=shown)
@@ -376,16 +388,34 @@ def _all_back_events(played: Play) -> Iterator[Event]:
 def _nics(played: Play) -> Iterator[NicOutcome]:
     for broker, way, limit in _limits(played):
         means = nic_rates(played, (broker, way), _MEAN_SECONDS)
-        over = sum(mean > _AT_THE_LIMIT * limit for mean in means)
-        yield NicOutcome(broker, way, limit, over, max(means, default=0.0))
+        over = sum(_over(means, limit))
+        yield NicOutcome(broker, way, round(min(limit)), over, max(means, default=0.0))
 
 
-def _limits(played: Play) -> Iterator[tuple[int, Direction, int]]:
+def _over(means: Sequence[float], limit: Sequence[float]) -> list[bool]:
+    """Whether each second is above the limit in force then."""
+    return [mean > _AT_THE_LIMIT * most for mean, most in zip(means, limit, strict=True)]
+
+
+def _limits(played: Play) -> Iterator[tuple[int, Direction, Sequence[float]]]:
+    """Each side of a NIC that is limited at some time, with its limit at each second.
+
+    Infinity = it has none then. One that is made ready for does not count before its time.
+    """
+    policy = played.scenario.policy
+    seconds = range(len(played.seconds))
     for broker, limits in played.scenario.limits.items():
+        scheduled = [
+            (one.at_seconds, policy.limits_at(one.decision.limits.schedule).of(broker))
+            for one in played.passes
+            if one.decision.limits is not None
+        ] or [(0.0, limits)]
+        changes = [at_seconds for at_seconds, _ in scheduled]
         for way in Direction:
-            limit = limits.limit(way)
-            if limit is not None:
-                yield broker, way, limit
+            known = [limit.limit(way) for _, limit in scheduled]
+            if any(limit is not None for limit in known):
+                found = [inf if limit is None else limit for limit in known]
+                yield broker, way, [found[max(0, bisect(changes, at) - 1)] for at in seconds]
 
 
 def moving_means(values: Sequence[float], seconds: int) -> list[float]:
@@ -479,11 +509,11 @@ def _remarks(played: Play) -> Iterator[str]:
 
 def nic_rates(played: Play, place: NicPlace, seconds: int) -> list[float]:
     """Bytes/s through a NIC at each second, as means of the last so many seconds."""
-    return moving_means([one.carried[place] for one in played.seconds], seconds)
+    return moving_means([one.through(*place) for one in played.seconds], seconds)
 
 
 def moved_by_level(played: Play, place: NicPlace, seconds: int) -> dict[Level, list[float]]:
-    """What members of each level move through a NIC, in the same way."""
+    """Bytes/s that each level's members transfer through a NIC, as means over `seconds`."""
     broker, way = place
     found = {
         level: [0.0] * len(played.seconds)
@@ -492,6 +522,6 @@ def moved_by_level(played: Play, place: NicPlace, seconds: int) -> dict[Level, l
     }
     for row, second in enumerate(played.seconds):
         for (key, at), flow in second.flows.items():
-            if at == broker and key[1] is way:
+            if at == broker and key[1] in way.parts:
                 found[played.members[key].report.level][row] += flow.moved
     return {level: moving_means(moved, seconds) for level, moved in found.items()}

@@ -25,6 +25,7 @@ from tidegate_logic.decision import Decision, Memory
 from tidegate_logic.model import (
     KEY_OF,
     BrokerLimit,
+    Budget,
     ClientRate,
     Direction,
     Entity,
@@ -60,7 +61,7 @@ class Scenario:
     """What is played: what people declare, the cluster it is for, and the load.
 
     `topology` has the live brokers and the leaders. `epoch_seconds` is what the wall clock says at
-    second 0, which only overrides depend on. `scrape_seconds` is how often Prometheus scrapes,
+    second 0, for what depends on the time of day. `scrape_seconds` is how often Prometheus scrapes,
     `shortest_reading_seconds` how often Tidegate reads at most. `seconds` None = until everything
     is restored after the last change of the load, or an hour after it.
     """
@@ -75,6 +76,7 @@ class Scenario:
     shortest_reading_seconds: float = 5.0
     epoch_seconds: float = 1_000_000.0
     seconds: int | None = None
+    budgets: tuple[Budget, ...] = ()
 
     @property
     def limits(self) -> Mapping[int, BrokerLimit]:
@@ -177,7 +179,7 @@ def _members_of(decision: Decision) -> Mapping[RateKey, Member]:
 
 
 def _places(scenario: Scenario, members: Iterable[Member]) -> Iterator[BucketPlace]:
-    """Everybody is connected to the brokers that lead for it; without topics, to all."""
+    """Everyone is connected to the brokers that lead for it; without topics, to all."""
     for member in members:
         spread = member.report.spread
         leads = spread.leading if spread is not None and spread.topics else ()
@@ -309,6 +311,7 @@ class SimulatedOperator:
             dict(self._stored),
             readings=readings,
             overrides=self._scenario.overrides,
+            budgets=self._scenario.budgets,
             client_quotas_exist=False,
         )
         decision, memory = decide(seen, self._memory)
@@ -331,7 +334,7 @@ class SimulatedOperator:
         return {
             (entity, way): (self.in_force((entity, way)), self._is_throttle(entity, way))
             for entity in changed
-            for way in Direction
+            for way in KEY_OF
         }
 
     def in_force(self, key: RateKey) -> int | None:
@@ -405,7 +408,7 @@ class Scrapes:
                 )
                 for place in self._places[broker]
             }
-            moved = {way: self._moved.get((broker, way), 0.0) for way in Direction}
+            moved = {way: self._moved.get((broker, way), 0.0) for way in KEY_OF}
             samples.append(_Sample(now, moved, rates))
             oldest = now - self._kept_seconds - 2 * self._scenario.scrape_seconds
             while samples[0].at < oldest:
@@ -420,7 +423,7 @@ class Scrapes:
             known = [one for one in samples if one.at <= now - _LAG_SECONDS]
             if not known:
                 continue
-            for way in Direction:
+            for way in KEY_OF:
                 nic[broker, way] = tuple(
                     NicSpan(
                         epoch + new.at,

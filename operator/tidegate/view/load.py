@@ -33,9 +33,10 @@ class NicNow:
     """One broker's NIC one way, in bytes/s; without `limit` it is a broker that has none.
 
     `why` is what its pressure rests on, or why it is unknown. `at_seconds` is of its newest sample,
-    however old; `since` is from the policy's status. What it carries is split into members by
+    however old; `since` is from the policy's status, as is whether it is read directly from its
+    exporter. What it carries is split into members by
     level, `foreign` clients that no tier names, and the rest, which is replication for the most
-    part; None where clients are not measured.
+    part; None if clients are not measured.
     """
 
     broker: int
@@ -47,6 +48,7 @@ class NicNow:
     at_seconds: float | None = None
     why: str = ""
     since: str = ""
+    is_direct: bool = False
     clients: float | None = None
     foreign: float | None = None
     by_level: Mapping[Level, float] = field(default_factory=dict)
@@ -131,12 +133,12 @@ class Load:
             if one.get("pressure") in _PRESSURES
         }
         throttled = any(one.state in _BELOW_CONTRACT for one in level_words(status).values())
-        ways = frozenset(Direction if throttled else ())
+        ways = frozenset(Direction) if throttled else frozenset[Direction]()
         over = {broker: one for broker, one in said.items() if one is Pressure.OVER}
         self.watched = watch(observation, self.flows, {**(before or said), **over}, ways)
 
     def client(self, key: RateKey) -> ClientNow:
-        """A client without series sends nothing where brokers report others, else is unknown."""
+        """A client without series sends nothing if brokers report others, else is unknown."""
         flows = self.flows.of(key)
         if not flows:
             return ClientNow(0.0 if key[1] in self._measured_ways else None, None, {})
@@ -158,8 +160,8 @@ class Load:
             over = _over_ways(one)
             said = self._said.get(one.broker, {})
             for way, nic in one.nics.items():
-                of_levels = sums.get((one.broker, way), {})
-                is_measured = self.flows.is_measured(one.broker, way)
+                of_levels = self._of_levels(sums, one.broker, way)
+                is_measured = all(self.flows.is_measured(one.broker, part) for part in way.parts)
                 pressure = Pressure.OVER if way in over else nic.pressure
                 yield NicNow(
                     one.broker,
@@ -171,10 +173,21 @@ class Load:
                     nic.at_seconds or self._sampled_at((one.broker, way)),
                     _rests_on(nic, pressure) if nic.known else nic.why or problem,
                     str(said.get("since") or "") if pressure == said.get("pressure") else "",
+                    bool(said.get("directSince")),
                     self.flows.total(one.broker, way) if is_measured else None,
                     of_levels.get(None, 0.0) if is_measured else None,
                     {level: rate for level, rate in of_levels.items() if level is not None},
                 )
+
+    @staticmethod
+    def _of_levels(
+        sums: Mapping[object, Mapping[Level | None, float]], broker: int, way: Direction
+    ) -> Mapping[Level | None, float]:
+        found: dict[Level | None, float] = {}
+        for part in way.parts:
+            for level, rate in sums.get((broker, part), {}).items():
+                found[level] = found.get(level, 0.0) + rate
+        return found
 
     def _sums(self, tiers: Sequence[Tier]) -> Mapping[object, Mapping[Level | None, float]]:
         """What clients send through each NIC, by level; None = clients that no tier names."""
@@ -202,7 +215,7 @@ class Load:
 
     def _sampled_at(self, place: tuple[int, Direction]) -> float | None:
         readings = self._observation.readings
-        spans = readings.nic.get(place) if readings is not None else None
+        spans = readings.spans(*place) if readings is not None else None
         return spans[-1].at_seconds if spans else None
 
     @property

@@ -41,6 +41,7 @@ from tidegate_logic.model import (
 )
 from tidegate_logic.reasons import Reason
 from tidegate_logic.throttle.nic_status import Pressure
+from tidegate_logic.throttle.schedules import in_force
 
 _NOTHING: Final = 1.0  # bytes per second: what is left of a mean long after
 _WAY_NAMES: Final = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
@@ -182,7 +183,7 @@ class MemberNow:
 
 @dataclass(frozen=True, slots=True)
 class OverrideNow:
-    """One override: whom it is for, its state, and when it ends."""
+    """One override: whom it is for, its state, and when it begins (None = it has) and ends."""
 
     key: str
     target: str
@@ -190,6 +191,7 @@ class OverrideNow:
     state: str
     until_seconds: float | None
     reason: str
+    starts_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,7 @@ def policy_now(
     reader: SpecReader | None = None,
     before: PolicyNow | None = None,
 ) -> PolicyNow | None:
-    """The policy at this moment; None where there is no such policy.
+    """The policy at this moment; None if there is no such policy.
 
     A `reader` keeps specs that it has read before. Of `before`, which is the policy as it was put
     together last, what came from the same objects and readings is taken over: while nothing
@@ -386,9 +388,8 @@ def _joined(
     if declared is not None:
         topology = Topology(now_seconds, frozenset(brokers), {})
         readings = measured.readings
-        load = Load(
-            Observation(now_seconds, declared.policy, (), topology, None, readings=readings), status
-        )
+        policy = in_force(declared.policy, declared.tiers, now_seconds)
+        load = Load(Observation(now_seconds, policy, (), topology, None, readings=readings), status)
         newest, judged_until = load.newest_seconds, load.judged_until_seconds
         nics = tuple(load.nics(declared.tiers or (), measured.problem))
         members = tuple(_members(load, declared.tiers or (), tiers, status))
@@ -516,6 +517,7 @@ def _override(raw: RawObject) -> OverrideNow:
         str(status.get("state") or "not seen yet"),
         seconds_of(status.get("until") or spec.get("expiresAt")),
         str(spec.get("reason") or ""),
+        seconds_of(status.get("startsAt")),
     )
 
 
@@ -558,7 +560,7 @@ def _inputs(
 def _is_let_in(tiers: Iterable[RawObject], namespace: str) -> bool:
     """Whether spec.allowedTiers lets in a namespace, by what the operator wrote to its tiers.
 
-    The console reads no namespaces. Raises RetryLater where nothing was written yet.
+    The console reads no namespaces. Raises RetryLater if nothing was written yet.
     """
     for raw in tiers:
         for one in (raw.get("status") or {}).get("conditions") or ():

@@ -285,7 +285,7 @@ def test_network_policies_open_the_ways_that_the_values_name_and_no_others(
     ways["storage"] = VALUES["rollup"]["storage"]
     opened = {whom: _way(whom, way) for whom, way in ways.items()}
     for name, whom in (
-        ("tidegate", ("dns", "kafka", "kubernetes", "prometheus", "zookeeper")),
+        ("tidegate", ("dns", "exporters", "kafka", "kubernetes", "prometheus", "zookeeper")),
         ("tidegate-console", ("dns", "kubernetes", "prometheus")),
         ("tidegate-rollup", ("dns", "kubernetes", "prometheus", "storage")),
         ("tidegate-forwarders", ("dns", "kafka", "zookeeper")),

@@ -33,7 +33,7 @@ from tidegate.cli import app
 from tidegate.kube.forwarders import METRICS_PORT
 from tidegate.kube.forwarders import labels as queue_labels
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS, VERSION
 from tidegate.settings import PolicyBounds, Settings
@@ -142,7 +142,7 @@ def test_people_have_a_role_for_each_duty_which_joins_others_only_when_asked(
     }
     assert written == {
         "view": [],
-        "owner": ["brokerbandwidthpolicies"],
+        "owner": ["brokerbandwidthpolicies", "bandwidthbudgets"],
         "contracts": ["businesstiers"],
         "overrides": ["quotaoverrides"],
     }
@@ -181,6 +181,14 @@ def test_tokens_are_mounted_where_the_policies_of_their_namespace_look_for_them(
     assert Path(mount["mountPath"]) / found["path"] == place
     with pytest.raises(CommandFailed):
         rendered(helm, operator={"tokens": [{**token, "name": "../../kafka"}]})
+
+
+def test_forwarders_may_have_tokens_for_the_same_audiences(helm: Helm) -> None:
+    token = {"namespace": "streaming", "name": "kafka", "audience": "kafka"}
+    found = objects(rendered(helm, operator={"tokens": [token]}, delayQueues={"enabled": True}))
+    arguments = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    (given,) = (one for one in arguments if one.startswith("--forwarder-token="))
+    assert json.loads(given.partition("=")[2]) == token
 
 
 def test_the_console_is_bound_to_the_same_hosts_and_finds_leases_and_trails(helm: Helm) -> None:

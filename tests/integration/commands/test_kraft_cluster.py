@@ -21,7 +21,7 @@ from tests.unit.control.stage import Stage
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.observe.connections import open_topology
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate_logic.model import Entity
 

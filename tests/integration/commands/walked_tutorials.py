@@ -202,3 +202,28 @@ def test_protect_checkout(walker: Walker) -> None:
     assert re.search(r"^backfill-\S+ +orders +user=backfill +Active ", overridden, re.M)
     assert "Quota configs" in enforced
     assert "Quota configs" not in left
+
+
+@pytest.mark.timeout(_TIMEOUT_SECONDS + 300)
+def test_share_a_budget(walker: Walker) -> None:
+    page = "share-a-budget.md"
+    simulated, switched_on, looked, undone = blocks(page, "sh")
+    shown_simulation, shown_explanation = blocks(page, "output")
+    answers = walker.run(
+        f"ln -s {ROOT} tidegate\n{simulated}",
+        switched_on,
+        # nobody has a quota here: each member gets one, so that Kafka meters it
+        f"until {_DESCRIBE} | grep search-indexer; do sleep 1; done",
+        looked,
+        undone,
+        QUOTAS,
+    )
+    simulation, _, metered, explanation, _, left = answers
+    assert shown_simulation in simulation
+    # all of the budget, over the brokers that lead at that moment
+    rate = re.search(r"consumer_byte_rate=([\d.E]+)", metered)
+    assert rate is not None
+    assert 120e6 / float(rate[1]) in (2.0, 3.0)
+    assert re.search(r"^search +orders +12 +", explanation, re.M)
+    assert shown_explanation.splitlines()[1] in explanation
+    assert "Quota configs" not in left

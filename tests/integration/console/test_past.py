@@ -33,7 +33,7 @@ def metrics_of_a_day(end: int) -> Iterator[str]:
     for name, value in (("bytes", "40000000"), ("limit_bytes", "80000000")):
         yield f"# TYPE tidegate_broker_{name}_per_second gauge"
         for broker in range(1, BROKERS + 1):
-            for way in Direction:
+            for way in Direction.COMBINED.parts:
                 labels = f'{_POLICY},broker="{broker}",direction="{way.value}"'
                 for at in times:
                     is_high = name == "bytes" and 0 <= end - 7200 - at < _SCRAPE_SECONDS

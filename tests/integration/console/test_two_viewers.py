@@ -128,7 +128,7 @@ def _measured(users: list[str]) -> Measured:
         Readings(
             now,
             15.0,
-            {(1, way): spans for way in Direction},
+            {(1, way): spans for way in Direction.COMBINED.parts},
             {
                 (Entity(user), 1, Direction.EGRESS): ClientRate(now, 40.0 * MB, 0.0)
                 for user in users

@@ -20,7 +20,7 @@ from tidegate.control.report.replication import stall_words
 from tidegate.errors import TidegateError
 from tidegate.observe.connections import open_cluster
 from tidegate.observe.declared import declare
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate_logic.decision import Decision
 from tidegate_logic.model import Direction
 from tidegate_logic.replication.moves import MoveKind, Side
@@ -31,7 +31,7 @@ def _full_nics(throttle: object, limits: object, brokers: Collection[int]) -> di
     return {
         Side(broker, direction): NicRoom(1_000_000, 1_000_000.0, time.time(), 20.0)
         for broker in brokers
-        for direction in Direction
+        for direction in Direction.COMBINED.parts
     }
 
 

@@ -29,7 +29,7 @@ from tidegate.forwarder.settings import client_settings
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.settings import TokenLogin
 from tidegate.observe.connections import SECRET_AGE_SECONDS, brokers_connection
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.queues.names import Guarantee
 from tidegate.resources.policy import KafkaCluster
 from tidegate_logic.reasons import Reason

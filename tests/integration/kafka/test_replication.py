@@ -24,7 +24,7 @@ from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kafka.throttle_record import record_to_bytes
 from tidegate.observe.connections import open_cluster
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate_logic.replication.moves import MoveKind, ReplicaKey, moves_of
 from tidegate_logic.replication.throttles import (

@@ -65,7 +65,10 @@ def reading(kafka: KraftLab, group: str, client_id: str) -> Iterator[ShareConsum
 
         def has_joined() -> bool:
             consumer.poll(0.2)
-            found = {one.name: one.client_ids for one in source.read()}
+            try:
+                found = {one.name: one.client_ids for one in source.read()}
+            except Unreachable:  # a coordinator is still loading its groups
+                return False
             return client_id in found.get(group, ())
 
         wait_until(has_joined, f"{client_id} in share group {group}", timeout_seconds=60)

@@ -194,7 +194,7 @@ def test_a_namespace_in_deletion_refuses_what_is_new_and_that_is_no_missing_righ
             kubernetes.create_lease(record)
     finally:
         kubernetes.remove_finalizer(ref, "tidegate.io/restore")
-    assert "the namespace is being deleted and takes nothing new" in refused.value.message
+    assert "the namespace is being deleted and accepts no new objects" in refused.value.message
     assert "No right is missing" in refused.value.message
 
 

@@ -21,7 +21,7 @@ from lab.kafka import KafkaLab
 from lab.process import wait_until
 from tests.integration.conftest import SASL_USERS
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
-from tidegate.observe.trust import CREDENTIALS
+from tidegate.observe.secrets_and_hosts import CREDENTIALS
 
 TIERS, MEMBERS_PER_TIER = 5, 10
 _TIMES = frozenset(

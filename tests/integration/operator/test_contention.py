@@ -160,7 +160,7 @@ def test_a_rival_is_left_alone_for_a_minute_is_seen_and_a_resync_ends_it_at_once
         contended(person, "unlimited")
         text = person.tidegate("explain", "--user", person.user, "--policy", "orders")
         assert "unlimited now, but it should not be" in text
-        assert "Somebody removed what stood at level 3" in text
+        assert "Someone removed the quota at level 3" in text
         assert person.quota() is None
         command = text.partition("To end that at once: ")[2].splitlines()[0].split()
         assert command == [

@@ -293,7 +293,7 @@ def test_every_turn_is_an_event(episode: Episode) -> None:
     for text in (
         "Throttled L3 is throttled",
         "L2 is throttled: broker 2 egress ",
-        "L3 is at its contracts again",
+        "L3 is back at its contracted rates",
         "BrokerOverLimit ",
     ):
         assert text in episode.events

@@ -124,7 +124,7 @@ class Installation(World):
 
     def install_crd(self, *, without: tuple[str, ...] = ()) -> None:
         """Install the queues' CRD, an older one without some fields, and wait until it counts."""
-        crd = yaml.safe_load(CRD.read_text(encoding="utf-8"))
+        crd = yaml.load(CRD.read_text(encoding="utf-8"), yaml.CSafeLoader)
         (version,) = crd["spec"]["versions"]
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         for name in without:

@@ -844,7 +844,7 @@ def test_without_its_crd_the_operator_starts_and_with_it_gone_it_goes_on(
         assert operator.liveness() == 200
         own_api.kubectl("delete", "--wait", *crd)
         operator.wait_for(
-            "DelayQueues are not served any more, and not watched until the next start",
+            "DelayQueues cannot be listed. Install their CRD and grant the rights",
             timeout_seconds=120,
         )
         wait_until(lambda: operator.liveness() == 200, "it goes on", timeout_seconds=60)
@@ -852,8 +852,6 @@ def test_without_its_crd_the_operator_starts_and_with_it_gone_it_goes_on(
         operator.terminate()
         assert operator.exit_code(60) == 0
     with OperatorProcess(own_api, "streaming", tmp_path, name="absent", options=options) as again:
-        again.wait_for(
-            "DelayQueues are not served. Install the CRD, grant the rights, and start again"
-        )
+        again.wait_for("DelayQueues cannot be listed. Install their CRD and grant the rights")
         again.wait_for("Operator started")
         assert again.liveness() == 200

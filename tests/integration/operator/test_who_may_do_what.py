@@ -170,12 +170,17 @@ def test_tiers_of_other_namespaces_and_their_entities_are_what_the_policy_allows
     assert "Traceback" not in place.log_path.read_text()
 
 
-KINDS = ("brokerbandwidthpolicies", "businesstiers", "quotaoverrides")
+KINDS = ("brokerbandwidthpolicies", "businesstiers", "quotaoverrides", "bandwidthbudgets")
 
 
 @pytest.mark.parametrize(
     ("duty", "writes"),
-    [("view", None), ("owner", KINDS[0]), ("contracts", KINDS[1]), ("overrides", KINDS[2])],
+    [
+        ("view", ()),
+        ("owner", (KINDS[0], KINDS[3])),
+        ("contracts", (KINDS[1],)),
+        ("overrides", (KINDS[2],)),
+    ],
 )
 def test_a_person_with_a_role_of_the_chart_may_do_that_and_no_more(
     crds: KubeApi,
@@ -183,7 +188,7 @@ def test_a_person_with_a_role_of_the_chart_may_do_that_and_no_more(
     namespace: str,
     tmp_path: Path,
     duty: str,
-    writes: str | None,
+    writes: tuple[str, ...],
 ) -> None:
     found = objects(rendered(Helm(tmp_path)))
     role = only(found, "ClusterRole", name=f"tidegate-{duty}")
@@ -205,7 +210,7 @@ def test_a_person_with_a_role_of_the_chart_may_do_that_and_no_more(
         for kind in KINDS:
             assert may("list", kind)
             for verb in ("create", "patch", "delete"):
-                assert may(verb, kind) == (kind == writes), (verb, kind)
+                assert may(verb, kind) == (kind in writes), (verb, kind)
             assert not may("patch", kind, "status")
     finally:
         crds.kubectl("delete", "clusterrole", name)

@@ -204,7 +204,9 @@ def test_kubectl_applies_the_manifest_to_a_bare_cluster(
             "-",
             input=text,
         )
-    assert len(list(yaml.safe_load_all(text))) > len(list(kustomize_base.CRDS.glob("*.yaml")))
+    assert len(list(yaml.load_all(text, yaml.CSafeLoader))) > len(
+        list(kustomize_base.CRDS.glob("*.yaml"))
+    )
     image = bare_cluster.kubectl(
         "get",
         "deployment/tidegate",

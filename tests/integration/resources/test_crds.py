@@ -18,7 +18,7 @@ from tests.doubles.kubectl import kubectl_get
 from tests.integration.conftest import CHECKOUT
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
 from tests.unit.resources.bent_input import OFTEN, bent_objects, refusal_of_model
-from tests.unit.resources.documents import Document, override, policy, queue, tier
+from tests.unit.resources.documents import Document, budget, override, policy, queue, tier
 from tests.unit.resources.sound_input import SOUND
 from tests.unit.tutorials.played import Tutorial, objects_of
 from tidegate.resources import GROUP, KINDS, VERSION, Kind
@@ -182,6 +182,27 @@ QUEUE_STATUS = {
 }
 
 
+BUDGET_STATUS = {
+    "observedGeneration": 1,
+    "conditions": [{**READY, "reason": "BudgetDivided"}],
+    "measured": {"fetch": 40000000, "produce": 9000000},
+    "permitted": {"fetch": 120000000, "produce": 60000000},
+    "members": [
+        {
+            "tier": "streaming/reporting",
+            "member": "nightly-reports",
+            "level": "L3",
+            "measured": {"fetch": 40000000},
+            "allowed": {"fetch": 60000000},
+            "permitted": {"fetch": 60000000},
+            "limitedBy": "Budget",
+        }
+    ],
+    "children": ["streaming/suggest"],
+    "summary": {"members": 1, "fetch": "40 of 120 MB/s", "produce": "9 of 60 MB/s"},
+}
+
+
 def create(
     served: KubeApi, document: dict[str, object], name: str, status: dict[str, object]
 ) -> None:
@@ -236,6 +257,7 @@ def test_the_category_lists_all_kinds(served: KubeApi, unique_name: str) -> None
         (tier(), TIER_STATUS),
         (override(), OVERRIDE_STATUS),
         (queue(), QUEUE_STATUS),
+        (budget(), BUDGET_STATUS),
     ):
         create(served, document, unique_name, status)
     listed = served.kubectl("get", "tidegate", "-n", "streaming", "-o", "name").split()
@@ -244,6 +266,7 @@ def test_the_category_lists_all_kinds(served: KubeApi, unique_name: str) -> None
         "businesstier.tidegate.io",
         "quotaoverride.tidegate.io",
         "delayqueue.tidegate.io",
+        "bandwidthbudget.tidegate.io",
     }
 
 
@@ -277,6 +300,19 @@ def test_an_override_shows_policy_target_state_and_end(served: KubeApi, unique_n
     }
     found = json.loads(served.kubectl("get", "qo", unique_name, "-n", "streaming", "-o", "json"))
     assert found["status"] == OVERRIDE_STATUS
+
+
+@pytest.mark.usefixtures("answer")
+def test_a_budget_shows_its_parent_its_members_and_what_they_use(
+    served: KubeApi, unique_name: str
+) -> None:
+    create(served, budget(), unique_name, BUDGET_STATUS)
+    row = served.kubectl("get", "bb", unique_name, "-n", "streaming", "--no-headers").split("   ")
+    assert [cell.strip() for cell in row if cell.strip()][:-1] == [
+        *(unique_name, "orders", "retail", "1", "40 of 120 MB/s", "9 of 60 MB/s", "True")
+    ]
+    found = json.loads(served.kubectl("get", "bb", unique_name, "-n", "streaming", "-o", "json"))
+    assert found["status"] == BUDGET_STATUS
 
 
 @pytest.mark.usefixtures("answer")

@@ -194,6 +194,8 @@ def test_it_is_every_page_and_example_that_is_read() -> None:
         "examples/00-policy.yaml",
         "examples/10-tiers.yaml",
         "examples/20-override.yaml",
+        "examples/21-recurring-override.yaml",
+        "examples/calendar/policy.yaml",
         "examples/strimzi/policy.yaml",
         "examples/simulate/evening-backfill.yaml",
         "demo/throttling.yaml",

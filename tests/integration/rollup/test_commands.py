@@ -288,7 +288,7 @@ def test_a_report_with_the_policy_names_members_and_recommends_contracts(
         ),
         (("rollup", "show", "usage_2h", "--store", "x"), "There is no table usage_2h"),
         (("report", "--store", "x", *PERIOD, "--fetch-price", "free"), "'free' is not a price"),
-        (("report", "--store", "x", "--from", "yesterday"), "'yesterday' is no time"),
+        (("report", "--store", "x", "--from", "yesterday"), "'yesterday' is not a time"),
         (("report", "--store", "/nowhere/at/all", *PERIOD), "Nothing is published at"),
     ],
 )

@@ -4,6 +4,7 @@ The ten broken set-ups are played on real parts in tests/integration/commands/te
 """
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.prometheus import exporting
 from tests.doubles.user_operator import kafka_user
 from tidegate.commands.doctor import needed_rights
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     DELAY_QUEUES,
@@ -24,15 +27,19 @@ from tidegate.kube.api import (
 from tidegate.observe.strimzi import KAFKA_USERS
 from tidegate.prometheus.probe import Found
 from tidegate_logic.model import (
+    BackgroundKind,
     ClientRate,
     Direction,
     Entity,
+    Exporter,
     Interface,
     QuotaKey,
     ReadingProblem,
     Readings,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import TIERED_STORAGE
+from tidegate_logic.replication.throttles import BACKGROUND_KEYS
 
 ROOT = Path(__file__).parents[3]
 BROKERS = frozenset({1, 2, 3})
@@ -317,6 +324,73 @@ def test_reads_from_followers_are_a_warning_where_leaders_still_scale_them(
     golden("\n".join((told["what"], found["what"], found["soWhat"], found["toDo"])))
 
 
+def test_tiered_storage_is_told_and_a_warning_where_kafka_has_no_rate_for_it(
+    sound: Any, golden: Callable[[str], None]
+) -> None:
+    assert not [one for one in findings(sound) if one["check"] == "background"]
+    sound.settings = {**sound.settings, TIERED_STORAGE: "true"}
+    (old,) = [one for one in findings(sound) if one["check"] == "background"]
+    assert (old["state"], old["reason"]) == ("warning", "BackgroundUnsupported")
+    rate = BACKGROUND_KEYS[BackgroundKind.REMOTE_COPY]
+    sound.settings = {**sound.settings, rate: str(2**63 - 1)}
+    assert wrong(sound) == set()
+    (told,) = [one for one in findings(sound) if one["check"] == "background"]
+    golden("\n".join((told["what"], old["what"], old["soWhat"], old["toDo"])))
+
+
+PAGE = (
+    'node_network_transmit_bytes_total{device="eth0"} 5e12\n'
+    'node_network_receive_bytes_total{device="eth0"} 5e12\n'
+)
+
+
+def _reads_directly(world: Any, port: int, instances: Mapping[int, str]) -> None:
+    """As if Prometheus had scraped these exporters a moment ago."""
+    direct = {"enabled": True, "port": port}
+    _edit(world, lambda raw: raw["spec"]["metrics"].update(direct=direct))
+    counters = {way: {"eth0": 5e12} for way in (Direction.EGRESS, Direction.INGRESS)}
+    exporters = {
+        broker: Exporter(instance, time.time() - 5, counters)
+        for broker, instance in instances.items()
+    }
+    world.readings = lambda: Readings(world.now, 15.0, exporters=exporters)
+
+
+def _of_exporters(world: Any) -> list[dict[str, Any]]:
+    return [one for one in findings(world) if one["check"] == "exporters"]
+
+
+def test_exporters_are_asked_where_a_policy_reads_directly(
+    sound: Any, golden: Callable[[str], None]
+) -> None:
+    assert _of_exporters(sound) == []
+    with exporting(lambda _: PAGE) as server:
+        port = int(server.address.rpartition(":")[2])
+        _reads_directly(sound, port, {1: "127.0.0.1:1", 2: "a b", 3: "127.0.0.1:1"})
+        answers, refused = _of_exporters(sound)
+        assert (answers["state"], refused["state"]) == ("ok", "warning")
+        assert server.scrapes == 2
+        _reads_directly(sound, port, {1: "127.0.0.1:1", 3: "127.0.0.1:1"})
+        missing = _of_exporters(sound)[1]
+    golden("\n".join(f"{one['what']} {one.get('toDo', '')}" for one in (answers, refused, missing)))
+    away = _of_exporters(sound)
+    assert [one["reason"] for one in away] == ["NotReadDirectly"] * 3
+    assert f"the exporter at http://127.0.0.1:{port}/metrics did not answer" in away[0]["what"]
+
+
+def test_exporters_of_another_machine_or_host_are_found(
+    sound: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with exporting(lambda _: PAGE.replace("5e12", "4e12")) as server:
+        port = int(server.address.rpartition(":")[2])
+        _reads_directly(sound, port, dict.fromkeys(BROKERS, "127.0.0.1:1"))
+        assert "may be another machine's" in _of_exporters(sound)[0]["what"]
+        monkeypatch.setenv("TIDEGATE_ALLOWED_HOSTS", "prometheus,kafka-1,zk-1,*.example")
+        asked = server.scrapes
+        assert "127.0.0.1 is not among those" in _of_exporters(sound)[0]["what"]
+        assert server.scrapes == asked
+
+
 def test_a_sum_above_the_capacity_is_a_warning_and_interfaces_are_named(
     sound: Any, golden: Callable[[str], None]
 ) -> None:
@@ -327,6 +401,17 @@ def test_a_sum_above_the_capacity_is_a_warning_and_interfaces_are_named(
     _counts(sound, Interface("eth0", 1e8, 3e6), Interface("eth1", 3e7, 3e6))
     assert wrong(sound) == {("warning", "interfaces", "InterfacesUnclear")}
     golden("\n".join(one["what"] for one in findings(sound) if one["check"] == "interfaces"))
+
+
+def test_a_sum_above_a_combined_capacity_is_of_both_directions(sound: Any) -> None:
+    (listed,) = sound.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
+    limits = {"combined": {"limit": "100M", "capacity": "125M"}}
+    sound.kubernetes.edit(ref, lambda policy: policy["spec"].update(brokers=limits))
+    _counts(sound, Interface("eth0", 6e7, 3e7), Interface("eth1", 3e7, 1e7))
+    assert wrong(sound) == {("warning", "interfaces", "InterfacesUnclear")}
+    words = "eth0, eth1 of broker 1 carried 130 MB/s of egress and ingress together, above"
+    assert any(words in one["what"] for one in findings(sound))
 
 
 def test_a_broker_that_refuses_the_login_does_not_hide_the_rest(
@@ -515,10 +600,18 @@ def granted(file: str, *, role: str = "") -> set[tuple[str, str, str]]:
 
 
 def test_the_rights_are_those_that_the_examples_grant() -> None:
-    """Neither more nor less: an operator with the example's rights has no finding."""
+    """Neither more nor less: an operator with the example's rights has no finding. Without those on
+    BandwidthBudgets it serves none, and that is all.
+    """
     asked = {"reads_namespaces": True, "lease_namespace": "tidegate"}
     needed = needed_rights("streaming", ["login"], **asked)
-    operator = granted("rights/operator.yaml")
+    granted_all = granted("rights/operator.yaml")
+    optional = {right for right in granted_all if right[1].startswith("bandwidthbudgets")}
+    assert optional == {
+        *(("tidegate.io", "bandwidthbudgets", verb) for verb in ("get", "list", "watch")),
+        ("tidegate.io", "bandwidthbudgets/status", "patch"),
+    }
+    operator = granted_all - optional
     assert {(one.group, one.resource, one.verb) for one in needed} == operator
     assert {one.namespace for one in needed if one.resource == "leases"} == {"tidegate"}
     with_jobs = needed_rights("streaming", ["login"], **asked, makes_jobs=True)
@@ -531,6 +624,44 @@ def test_your_own_rights_are_not_taken_for_the_operators(sound: Any) -> None:
     (hint,) = [one for one in findings(sound) if one["state"] == "unknown"]
     assert hint["check"] == "rights"
     assert "--as system:serviceaccount" in hint["toDo"]
+
+
+def _budget(name: str, policy: str = "orders", **members: Any) -> dict[str, Any]:
+    spec = {"policyRef": {"name": policy}, "total": {"fetch": "1M"}, "members": members}
+    return {"metadata": {"name": name, "namespace": "streaming"}, "spec": spec}
+
+
+def test_a_budget_without_its_policy_or_without_members_is_named(sound: Any) -> None:
+    (tier,) = sound.kubernetes.list_all(BUSINESS_TIERS)
+    full = _budget("full", tiers=[tier["metadata"]["name"]])
+    sound.kubernetes.create(BANDWIDTH_BUDGETS, full)
+    assert wrong(sound) == set()
+    (fine,) = [one for one in findings(sound) if one["check"] == "budgets"]
+    assert fine["state"] == "ok"
+    sound.kubernetes.create(BANDWIDTH_BUDGETS, _budget("empty", tiers=["typo"]))
+    sound.kubernetes.create(BANDWIDTH_BUDGETS, _budget("lost", "gone", tiers=["x"]))
+    assert wrong(sound) == {
+        ("warning", "budgets", "NoSuchMember"),
+        ("warning", "budgets", "PolicyNotFound"),
+    }
+    named = " ".join(one["what"] for one in findings(sound) if one["check"] == "budgets")
+    assert "streaming/empty" in named
+    assert "streaming/lost" in named
+    assert "streaming/full" not in named
+
+
+def test_a_right_to_read_budgets_that_is_missing_is_a_problem_where_the_policy_has_some(
+    sound: Any,
+) -> None:
+    sound.denied.update({"list bandwidthbudgets"})
+    assert wrong(sound) == set()  # their CRD is not there
+    sound.served |= {"bandwidthbudgets"}
+    assert wrong(sound) == {("warning", "budgets", "NotAuthorized")}
+    (policy,) = sound.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
+    version = policy["metadata"]["resourceVersion"]
+    sound.kubernetes.patch_status(ref, {"budgets": 1}, resource_version=version)
+    assert ("problem", "budgets", "BudgetsUnread") in wrong(sound)
 
 
 def test_queues_of_the_policy_are_examined_and_no_others(sound: Any) -> None:

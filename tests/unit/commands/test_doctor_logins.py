@@ -10,7 +10,7 @@ import pytest
 from tests.unit.resources.documents import policy, queue
 from tidegate.commands.doctor_cluster import login_words
 from tidegate.commands.doctor_queues import _is_the_policys
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.resources import parse_policy, parse_queue
 from tidegate.resources.authentication import KafkaAuthentication
 

@@ -234,6 +234,33 @@ def test_an_override_in_the_document_says_what_it_does(
     }
 
 
+def test_a_budget_that_limits_a_client_is_named_with_both_rates(
+    managed: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
+    budget = {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BandwidthBudget",
+        "metadata": {"name": "search", "namespace": "streaming"},
+        "spec": {
+            "policyRef": {"name": "orders"},
+            "total": {"fetch": "120M"},
+            "members": {"tiers": [tier["metadata"]["name"]]},
+        },
+    }
+    policy["spec"]["metrics"] = {"prometheus": {"url": "http://prometheus:9090"}}
+    tier["spec"] |= {"level": "L2", "throttledRates": {"perPartition": {"fetch": "1M"}}}
+    for member in tier["spec"]["members"]:
+        member["contract"] = {"perPartition": {"fetch": "40M"}}
+    files = managed.write_files(policy, tier, budget)
+    line = line_with(explained(managed, "-f", files), "streaming/search")
+    # 20 MB/s are in force on each broker, where one leads two of three partitions
+    assert numbers(line) >= {30.0, 120.0}
+    golden(line)
+    assert (
+        "budget streaming/search: fetch unknown of 120 MB/s" in managed.run("plan", "-f", files).out
+    )
+
+
 def test_an_override_that_is_over_or_for_somebody_else_is_not_shown(
     managed: Any, policy: Any, tier: Any
 ) -> None:
@@ -490,7 +517,7 @@ def test_without_kubernetes_it_is_said_what_is_not_known(
     assert "unless it leaves it alone" in explained(managed, "-f", files)
     text = explained(managed, "--zookeeper", "zk-1:2181")
     assert "add --policy streaming/orders" in text
-    assert "Somebody removed" in text
+    assert "Someone removed" in text
 
 
 def test_a_weaker_value_that_decides_in_place_of_a_removed_one_is_named(
@@ -501,7 +528,7 @@ def test_a_weaker_value_that_decides_in_place_of_a_removed_one_is_named(
     in_kubernetes(managed, policy, tier)
     text = explained(managed)
     assert "level 6" in line_with(text, "Decided at")
-    assert "level 3" in line_with(text, "Somebody removed")
+    assert "level 3" in line_with(text, "Someone removed")
 
 
 def test_what_no_tier_names_any_more_is_not_promised_to_come_back(
@@ -511,7 +538,7 @@ def test_what_no_tier_names_any_more_is_not_promised_to_come_back(
     tier["spec"]["members"][0]["user"] = "bob"
     in_kubernetes(managed, policy, tier)
     text = explained(managed)
-    assert "Somebody removed" in text
+    assert "Someone removed" in text
     assert "only forgets about it" in text
     assert "Its contract" not in text
 
@@ -521,7 +548,7 @@ def test_a_contract_that_was_never_written_is_no_unlimited_client(
 ) -> None:
     in_kubernetes(world, policy, tier)
     text = explained(world)
-    assert "Nothing stands at level 3" in text
+    assert "There is no quota at level 3" in text
     assert 10000000 in numbers(line_with(text, "Its contract is"))
 
 
@@ -613,5 +640,5 @@ def test_a_client_that_a_share_group_reads_with_is_explained(
     managed.share_groups = (ShareGroup("orders"),)
     tier["spec"]["members"][0]["shareGroupNames"] = ["orders"]
     text = explained(managed, "-f", managed.write_files(policy, tier))
-    assert "share group orders reads with it" in text
+    assert "share group orders uses it" in text
     assert "10 MB/s perPartition is not written" in text

@@ -6,14 +6,31 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.commands.context import CommandContext
-from tidegate.commands.inputs import policy_of, read_manifests, terms_of
-from tidegate.errors import InvalidResource, NotFound
+from tidegate.commands.inputs import (
+    find_policy,
+    policy_of,
+    read_manifests,
+    terms_of,
+)
+from tidegate.commands.options import PolicyOptions
+from tidegate.errors import InvalidResource, NotFound, TidegateError, Unauthorized
+from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    Listing,
+    ResourceKind,
+)
+from tidegate.observe.declared import BrokenBudget
+from tidegate_logic.reasons import Reason
 
 POLICY = """\
 apiVersion: tidegate.io/v1alpha1
@@ -225,3 +242,63 @@ def test_a_contract_that_depends_on_leaders_is_known_from_a_status(tmp_path: Pat
             ("etl", ""),
             rates,
         )
+
+
+def test_members_are_in_the_budgets_of_the_files(tmp_path: Path) -> None:
+    spec = {
+        "policyRef": {"name": "shop"},
+        "total": {"fetch": "120M"},
+        "members": {"tiers": ["bulk"]},
+    }
+    budget = {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BandwidthBudget",
+        "metadata": {"name": "search", "namespace": "streaming"},
+        "spec": spec,
+    }
+    file = tmp_path / "budget.yaml"
+    file.write_text(json.dumps(budget))
+    source = policy_of(AROUND, [write(tmp_path, status=None), str(file)])
+    assert source is not None
+    terms = terms_of(source)
+    assert terms is not None
+    assert [one.member.labels for one in terms.members] == [(("tidegate.io/budget", "search"),)]
+    broken = replace(source.declared, broken_budgets=(BrokenBudget("streaming/b", "not valid"),))
+    assert replace(source, declared=broken).known_budgets is None
+
+
+class WithoutBudgets(InMemoryKubernetes):
+    """It refuses to list budgets, with the error that a test says."""
+
+    def __init__(self, error: TidegateError) -> None:
+        super().__init__()
+        self._error = error
+
+    def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
+        if kind == BANDWIDTH_BUDGETS:
+            raise self._error
+        return super().list_all(kind, namespaces)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_known"),
+    [
+        (NotFound(Reason.KUBERNETES_UNREACHABLE, "There is no such kind."), True),
+        (Unauthorized("This may not be listed."), False),
+    ],
+)
+def test_a_cluster_without_the_kind_has_no_budgets_and_one_that_hides_them_may(
+    tmp_path: Path, error: TidegateError, is_known: bool
+) -> None:
+    kubernetes = WithoutBudgets(error)
+    written = json.loads(Path(write(tmp_path, status=None)).read_text(encoding="utf-8"))
+    for kind, one in zip(
+        (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS), written["items"], strict=True
+    ):
+        kubernetes.create(kind, one)
+    around = replace(AROUND, open_kubernetes=lambda *_: kubernetes)
+    source = find_policy(around, PolicyOptions(policy="shop", namespace="streaming"))
+    assert source.known_budgets == (() if is_known else None)
+    terms = terms_of(source)
+    assert terms is not None
+    assert terms.budgets_known is is_known

@@ -81,7 +81,7 @@ def test_an_exemption_has_no_rates(stored: Any) -> None:
     [
         (["--user", "alice"], "--exempt"),
         (["--user", "alice", "--fetch", "1M", "--exempt"], "--exempt"),
-        (["--fetch", "1M"], "Whom"),
+        (["--fetch", "1M"], "Who is it for?"),
         (["--user", "bob", "--fetch", "1M"], "has the member"),
         (["--client-id", "x", "--fetch", "1M"], "has the member"),
         (["--level", "L3", "--fetch", "1M"], "--form"),
@@ -102,16 +102,89 @@ def test_what_the_server_or_the_operator_would_refuse_is_not_created(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "span"),
+    [
+        (
+            ["--starts-at", "2026-11-24T22:00:00Z", "--for", "8h"],
+            {"startsAt": "2026-11-24T22:00:00Z", "expiresAt": "2026-11-25T06:00:00Z"},
+        ),
+        (
+            ["--recurrence", "22:00", "06:00", "--for", "366d"],
+            {
+                "recurrence": {
+                    "from": "22:00",
+                    "to": "06:00",
+                    "until": "2027-11-24T07:10:05Z",
+                }
+            },
+        ),
+        (
+            [
+                *("--recurrence", "22:00", "06:00", "--days", "Mon, Tue"),
+                *("--time-zone", "Europe/Berlin", "--for", "30d"),
+                *("--starts-at", "2026-12-01T00:00:00+01:00"),
+            ],
+            {
+                "startsAt": "2026-11-30T23:00:00Z",
+                "recurrence": {
+                    "days": ["Mon", "Tue"],
+                    "from": "22:00",
+                    "to": "06:00",
+                    "timeZone": "Europe/Berlin",
+                    "until": "2026-12-30T23:00:00Z",
+                },
+            },
+        ),
+    ],
+)
+def test_it_can_begin_later_and_come_back(
+    stored: Any, arguments: list[str], span: dict[str, Any], golden: Callable[[str], None]
+) -> None:
+    whom = ("override", "create", "--user", "alice", "--exempt", "--reason", "backfill")
+    answer = stored.run(*whom, *arguments)
+    assert (answer.code, answer.err) == (0, "")
+    (made,) = overrides(stored)
+    when = ("startsAt", "expiresAt", "recurrence")
+    assert {name: made["spec"][name] for name in when if name in made["spec"]} == span
+    golden(answer.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--days", "Mon", "--for", "2h"], "--recurrence"),
+        (["--time-zone", "UTC", "--for", "2h"], "--recurrence"),
+        (["--starts-at", "2h", "--for", "2h"], "in the past"),
+        (["--starts-at", "tomorrow", "--for", "2h"], "tomorrow"),
+        (["--starts-at", "2026-12-20T00:00:00Z", "--for", "5d"], "30 days"),
+        (["--for", "31d"], "30 days"),
+        (["--recurrence", "22:00", "06:00", "--for", "367d"], "366 days"),
+        (["--recurrence", "22", "06:00", "--for", "3d"], "spec.recurrence.from"),
+        (["--recurrence", "22:00", "06:00", "--days", "Mo", "--for", "3d"], "days"),
+        (["--recurrence", "22:00", "06:00", "--time-zone", "CEST2", "--for", "3d"], "timeZone"),
+        (["--starts-at", "2026-11-20T00:00:00Z", "--for", "2h"], "in the past"),
+    ],
+    ids=str,
+)
+def test_times_that_cannot_be_are_refused(stored: Any, arguments: list[str], named: str) -> None:
+    whom = ("override", "create", "--user", "alice", "--exempt", "--reason", "backfill")
+    answer = stored.run(*whom, *arguments)
+    assert answer.code == 1
+    assert named in answer.err
+    assert overrides(stored) == []
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("45m", 2700), ("2h", 7200), ("30d", 2_592_000)]
 )
 def test_how_long_is_written_as_people_write_it(text: str, seconds: int) -> None:
-    assert seconds_of(text) == seconds
+    assert seconds_of(text, 30) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "2", "0h", "1w", "-1h", "31d", "1.5h", "2h30m"])
 def test_another_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidResource):
-        seconds_of(text)
+        seconds_of(text, 30)
 
 
 def test_without_the_right_the_object_can_be_printed_for_somebody_else(

@@ -13,11 +13,11 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectR
 from tidegate.observe.declared import PAUSED, declare
 from tidegate.resources.kinds import parse_object
 from tidegate_logic.quotas import plan
-from tidegate_logic.quotas.plan import CONFIRM_REMOVAL
+from tidegate_logic.quotas.plan import CONFIRM_REMOVAL, IF_INTENDED
 
 HELD = (
-    "40 of 100 managed quotas would be restored, more than removal.maxPercent (20 %) allows; "
-    "none of the 40 is, all others follow their contracts. If this is meant, confirm these 40, "
+    "40 of 100 managed quotas would be restored, more than removal.maxPercent (20 %) allows. "
+    f"These 40 stay as they are; all others follow their contracts. {IF_INTENDED}, confirm these 40, "
     f"once: kubectl annotate bbp orders -n streaming {CONFIRM_REMOVAL}=40-1f2e3d --overwrite (its "
     "value now, 3-aaaa, does not confirm this removal)"
 )

@@ -653,3 +653,105 @@ def test_objects_of_a_cluster_with_fields_that_went_are_refused_by_name(world: A
     assert answer.code == 1
     assert "spec.deletion" in answer.err
     assert "spec.removal.maxPercentPerPass" in answer.err
+
+
+NIGHTLY = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "QuotaOverride",
+    "metadata": {"name": "nightly", "namespace": "streaming"},
+    "spec": {
+        "policyRef": {"name": "orders"},
+        "target": {"user": "alice"},
+        "action": "SetRates",
+        "rates": {"perPartition": {"fetch": "40M"}},
+        "recurrence": {
+            "from": "22:00",
+            "to": "06:00",
+            "timeZone": "Europe/Berlin",
+            "until": "2027-03-31T22:00:00Z",
+        },
+        "reason": "agreed",
+    },
+}
+
+
+@pytest.fixture
+def by_the_clock(world: Any, policy: Any, tier: Any) -> Callable[..., Any]:
+    """A plan of a policy with a calendar, a schedule and an override, of 2026-11-23 07:10 UTC."""
+    world.now = 1_795_417_805.25
+    policy["spec"]["metrics"] = {"prometheus": {"url": "http://prometheus:9090"}}
+    night = {"from": "21:00", "to": "05:00"}
+    policy["spec"]["brokers"] = {
+        "egress": {"limit": "100M"},
+        "schedules": [{**night, "egress": {"limit": "40M"}}],
+    }
+    policy["spec"]["escalation"] = {
+        "calendar": {"entries": [{**night, "days": ["Mon"], "levels": {"L3": "20%"}}]}
+    }
+    return lambda *options: world.plan(policy, tier, NIGHTLY, options=options)
+
+
+def test_a_plan_at_a_time_has_the_overrides_calendar_and_limits_of_then(
+    world: Any, by_the_clock: Callable[..., Any], golden: Callable[[str], None]
+) -> None:
+    before = world.snapshot()
+    now = json.loads(by_the_clock("-o", "json").out)
+    night = json.loads(by_the_clock("-o", "json", "--at", "2026-11-24T00:00:00+01:00").out)
+    assert "at" not in now
+    assert night["at"] == {
+        "time": "2026-11-23T23:00:00Z",
+        "overrides": [
+            {
+                "name": "streaming/nightly",
+                "target": "user=alice",
+                "until": "2026-11-24T05:00:00Z",
+            }
+        ],
+        "calendar": {"L3": 20},
+        "limits": {"schedule": 0, "egress": 40_000_000, "until": "2026-11-24T05:00:00Z"},
+    }
+    fetch = {
+        one["entity"].get("user"): one["next"]
+        for one in night["changes"]
+        if one["key"] == FETCH.value
+    }
+    usual = {
+        one["entity"].get("user"): one["next"]
+        for one in now["changes"]
+        if one["key"] == FETCH.value
+    }
+    assert int(fetch["alice"]) == 4 * int(usual["alice"])
+    others = {**fetch, "alice": None}
+    assert others == {**usual, "alice": None}
+    day = json.loads(by_the_clock("-o", "json", "--at", "2026-11-24T12:00:00Z").out)
+    assert (day["at"]["overrides"], day["at"]["calendar"]) == ([], {"L3": None})
+    assert day["at"]["limits"]["egress"] == 100_000_000
+    assert day["changes"] == now["changes"]
+    assert world.snapshot() == before
+    shown = by_the_clock("--at", "2026-11-24T00:00:00+01:00").out
+    golden(shown[shown.index("In force at") : shown.index("Policy ")])
+
+
+@pytest.mark.parametrize(
+    ("at", "overrides"),
+    [
+        ("2027-03-28T00:30:00Z", 1),  # that night, clocks in Berlin skip an hour
+        ("2027-03-28T03:59:59Z", 1),
+        ("2027-03-28T04:00:00Z", 0),
+        ("2026-11-30T23:30:00Z", 1),  # across a month's end
+        ("2027-03-31T22:00:00Z", 0),  # over for good
+    ],
+)
+def test_a_plan_at_a_time_knows_clock_changes_and_ends(
+    by_the_clock: Callable[..., Any], at: str, overrides: int
+) -> None:
+    plan = json.loads(by_the_clock("-o", "json", "--at", at).out)
+    assert len(plan["at"]["overrides"]) == overrides
+
+
+@pytest.mark.parametrize("at", ["2h", "2026-11-23T07:00:00Z", "tonight"])
+def test_a_plan_at_a_time_that_is_over_or_is_none_is_refused(
+    by_the_clock: Callable[..., Any], at: str
+) -> None:
+    answer = by_the_clock("--at", at)
+    assert (answer.code, at in answer.err) == (1, True)

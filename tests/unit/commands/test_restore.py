@@ -30,6 +30,7 @@ from tidegate_logic.model import (
     WriteKind,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import Tiering
 from tidegate_logic.replication.moves import ClusterReplication
 from tidegate_logic.replication.throttles import (
     LEADER_LIST,
@@ -257,6 +258,9 @@ class Throttles:
     ) -> Mapping[Resource, str]:
         apply(self.set, [one for one in changes if self.answers(one.resource)])
         return {one.resource: "silent" for one in changes if not self.answers(one.resource)}
+
+    def tiering(self) -> Mapping[int, Tiering]:
+        return {}
 
     def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
         def shown(broker: int) -> Configs:

@@ -11,7 +11,7 @@ import pytest
 from tidegate import main
 from tidegate.commands import run as module
 from tidegate.errors import Unauthorized
-from tidegate.settings import LogFormat, LogLevel, RollupOffer, SecurityContexts, Settings
+from tidegate.settings import LogFormat, LogLevel, PodToken, RollupOffer, SecurityContexts, Settings
 
 
 @pytest.fixture
@@ -122,6 +122,36 @@ def test_an_option_is_the_setting_of_its_name(
 ) -> None:
     assert world.run("run", *options).code == 0
     assert getattr(started[0], field) == value
+
+
+TOKEN = '{"namespace": "shop", "name": "kafka", "audience": "brokers"}'
+
+
+def test_a_token_of_forwarders_is_an_object(world: Any, started: list[Settings]) -> None:
+    longer = TOKEN.replace("}", ', "expirationSeconds": 7200}')
+    options = ("--forwarder-image", "f:1", "--forwarder-token", TOKEN, "--forwarder-token", longer)
+    assert world.run("run", *options).code == 0
+    assert started[0].forwarders is not None
+    assert started[0].forwarders.tokens == (
+        PodToken("shop", "kafka", "brokers"),
+        PodToken("shop", "kafka", "brokers", 7200),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka",
+        '{"namespace": "shop", "name": "kafka"}',
+        TOKEN.replace("}", ', "expirationSeconds": 1}'),
+    ],
+)
+def test_a_token_of_forwarders_that_is_not_whole_starts_nothing(
+    world: Any, started: list[Settings], text: str
+) -> None:
+    refused = world.run("run", "--forwarder-image", "f:1", "--forwarder-token", text)
+    assert (refused.code, started) == (1, [])
+    assert "--forwarder-token" in refused.err
 
 
 @pytest.mark.parametrize("text", ["fsGroup: 1", "[1]", "null", ""])

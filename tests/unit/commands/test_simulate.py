@@ -227,6 +227,22 @@ def test_overrides_count_where_the_time_of_day_is_known(world: Any, documents: l
     assert exempt["warnings"] == []
 
 
+def test_schedules_count_where_the_time_of_day_is_known(world: Any, documents: list[Any]) -> None:
+    spec = documents[0]["spec"]
+    evening = {"from": "23:00", "to": "23:30"}
+    spec["brokers"]["schedules"] = [{**evening, "egress": {"limit": "100M"}}]
+    spec["escalation"] = {"calendar": {"entries": [{**evening, "levels": {"L3": "90%"}}]}}
+    left_out = json.loads(run(world, documents, "-o", "json").out)
+    assert left_out["levels"][1]["lowered"] == 1
+    named = ("spec.brokers.schedules", "spec.escalation.calendar")
+    assert all(name in text for name, text in zip(named, left_out["warnings"], strict=True))
+    del spec["escalation"]
+    documents[3]["spec"]["startsAt"] = "2026-11-30T23:00:00Z"
+    evening_alone = json.loads(run(world, documents, "-o", "json").out)
+    assert evening_alone["levels"][1]["lowered"] == 0
+    assert evening_alone["warnings"] == []
+
+
 def test_a_tier_of_another_policy_is_left_out_with_a_warning(
     world: Any, documents: list[Any]
 ) -> None:

@@ -248,6 +248,75 @@ def test_json_has_everything_and_null_is_unknown(world: Any, files: str) -> None
     assert document["problems"][0]["broker"] == 3
 
 
+def budget(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BandwidthBudget",
+        "metadata": {"name": name, "namespace": "streaming"},
+        "spec": {"policyRef": {"name": "orders"}, **spec},
+    }
+
+
+def with_budgets(world: Any, policy: Any, tier: Any) -> str:
+    """Both members in budget search, which is a part of retail."""
+    policy["spec"] |= {"metrics": METRICS, "brokers": {"egress": {"limit": "50M"}}}
+    policy["status"] = {"budgets": 2}
+    tier["spec"]["members"] = [member("pay", "60M")]
+    batch = {**tier, "metadata": {"name": "batch", "namespace": "streaming"}}
+    throttled = {"perBroker": {"fetch": "1M"}}
+    batch["spec"] = {
+        "policyRef": {"name": "orders"},
+        "level": "L3",
+        "throttledRates": throttled,
+        "members": [member("etl", "60M")],
+    }
+    in_force(world, PAY, 60_000_000, Reason.FIRST_QUOTA)
+    in_force(world, ETL, 25_000_000, Reason.CONTRACT_CHANGED, of_contract=25_000_000)
+    world.readings = lambda: measured(world.now)
+    search = budget(
+        "search",
+        total={"fetch": "100M"},
+        members={"tiers": [tier["metadata"]["name"], "batch"]},
+        parent={"name": "retail"},
+    )
+    retail = budget("retail", total={"fetch": "200M"})
+    return str(world.write_files(policy, tier, batch, search, retail))
+
+
+def test_by_budget_each_one_is_below_its_parent_with_what_it_has_and_who_is_limited(
+    world: Any, policy: Any, tier: Any
+) -> None:
+    files = with_budgets(world, policy, tier)
+    lines = shown(world, files, "--by", "budget", code=0)
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("BUDGET")]
+    retail, search = (line.split() for line in lines[at + 1 : at + 3])
+    assert (retail[:4], search[:4]) == (
+        ["retail", "fetch", "200", "MB/s"],
+        ["search", "fetch", "100", "MB/s"],
+    )
+    assert search[-4:] == ["1", "of", "2", "retail"]
+    assert "0" not in retail  # it has no members of its own, so nothing to permit
+    assert not any("Delayed" in line for line in lines)
+    found = json.loads("\n".join(shown(world, files, "-o", "json")))["budgets"]
+    assert [(one["budget"], one["parent"], one["bytesPerSecond"]) for one in found] == [
+        ("streaming/retail", None, 84e6),
+        ("streaming/search", "streaming/retail", 84e6),
+    ]
+    assert (found[1]["limitedMembers"], found[1]["members"]) == (1, 2)
+    assert [one["permitted"] for one in found] == [None, 255_000_000]
+
+
+def test_by_budget_it_says_that_there_are_none(world: Any, files: str) -> None:
+    assert any("no BandwidthBudget" in line for line in shown(world, files, "--by", "budget"))
+
+
+def test_by_budget_what_is_not_known_is_not_zero(world: Any, policy: Any, tier: Any) -> None:
+    several = with_budgets(world, policy, tier)
+    world.readings = lambda: Readings(world.now, 15.0)
+    answer = world.run("top", "--once", "-f", several, "-o", "json")
+    assert {one["bytesPerSecond"] for one in json.loads(answer.out)["budgets"]} == {None}
+
+
 def test_it_writes_nothing(world: Any, files: str) -> None:
     before = world.snapshot()
     shown(world, files)
@@ -330,6 +399,17 @@ def test_a_reading_that_is_too_old_keeps_its_age(world: Any, files: str) -> None
     broker, *_ = brokers_of(world, files, {(1, OUT): spans(world.now - 100, 30e6, 30e6)})
     assert (broker["pressure"], broker["ageSeconds"]) == ("Unknown", 100)
     assert broker["bytesPerSecond"] is None
+
+
+def test_a_broker_that_is_read_directly_has_a_word_beside_it(
+    world: Any, files: str, policy: Any, tier: Any
+) -> None:
+    policy["status"] = {"brokers": [{"id": 1, "directSince": "2026-01-01T00:00:00Z"}, {"id": 2}]}
+    files = str(world.write_files(policy, tier))
+    nic = {(broker, OUT): spans(world.now, 30e6, 30e6) for broker in (1, 2)}
+    found = brokers_of(world, files, nic)
+    assert {one["id"] for one in found if one["direct"]} == {1}
+    assert line_with(shown(world, files), "direct", "1", "egress")
 
 
 def test_a_load_that_swings_is_over_where_it_is_fullest_as_the_operator_says(

@@ -109,6 +109,38 @@ def test_without_a_kubeconfig_the_way_without_a_cluster_is_named(
         assert "-f FILE" in shown
     assert main(["pause", "--kubeconfig", nothing]) == 1
     assert "-f FILE" not in capfd.readouterr().err
+    assert main(["console", "--kubeconfig", nothing]) == 1
+    assert "Or add --play, which needs no cluster." in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", [b"{:", b"- one\n", b"text", b"\xff\xfe\x00", b"contexts: 5\n", b"users: [5]\n"]
+)
+@pytest.mark.parametrize("command", ["plan", "pause orders", "console"])
+def test_a_damaged_kubeconfig_is_named_and_not_a_bug(
+    command: str, content: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig = tmp_path / "damaged"
+    kubeconfig.write_bytes(content)
+    assert main([*command.split(), "--kubeconfig", str(kubeconfig)]) == 1
+    shown = capfd.readouterr().err
+    assert is_plain(shown), shown
+    assert "bug" not in shown
+    assert f"does not know how to reach Kubernetes from {kubeconfig}: " in shown
+
+
+def test_doctor_says_that_brokers_refuse_where_the_ledger_may_be_in_zookeeper(
+    tmp_path: Path, policy: Any, tier: Any, nobody: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    policy["spec"]["kafka"] = {"bootstrapServers": nobody, "zookeeper": {"connect": nobody}}
+    files = tmp_path / "all.yaml"
+    files.write_text(yaml.safe_dump_all([policy, tier]))
+    assert main(["doctor", "-f", str(files), "-o", "json"]) == 1
+    shown = capfd.readouterr().out
+    (found,) = [one for one in json.loads(shown)["findings"] if one["check"] == "kafka"]
+    assert (found["state"], found["reason"]) == ("problem", "BrokersUnreachable")
+    assert f"{nobody}: connection refused" in found["what"]
+    assert "Secret" not in shown
 
 
 def test_what_may_have_been_done_is_not_said_to_be_repeatable(
@@ -125,7 +157,7 @@ def test_what_may_have_been_done_is_not_said_to_be_repeatable(
     assert answer.code == 1
     assert answer.err.splitlines() == [
         "error: The connection broke.",
-        "It may have been done: check before you run the command again.",
+        "It may have taken effect: check before you run the command again.",
     ]
 
 

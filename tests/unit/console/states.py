@@ -49,12 +49,12 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         (
             "held: nothing changes",
             "Kafka does not answer, last known 60 s ago",
-            "It is unknown which members are at their contracted rates. Last known: L3 throttled since "
-            "08:09:11 (2 min), L2 throttled since 08:09:12 (2 min).",
+            "It is unknown which members are at their contracted rates. Last known: L3 throttled "
+            "since 08:09:11 (2 min), L2 throttled since 08:09:12 (2 min).",
             "Quotas stay as they are: No broker of kafka-1:9092 answered",
             "Levels as of 60 s ago",
             "unknown of 1",
-            "Not judged now: which brokers are live is not known",
+            "Not judged now: it is unknown which brokers are live",
             "Unknown for every member. No broker of kafka-1:9092 answered",
         ),
     ),
@@ -108,8 +108,8 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
         simulated.contended,
         (
             "L2 throttled: indexer",
-            "Not at the contracted rate for other reasons: backfill (Contended: another writer keeps "
-            "changing its quota).",
+            "Not at the contracted rate for other reasons: backfill (Contended: another writer "
+            "keeps changing its quota).",
             "fetch is 50 MB/s (50000000 B/s), Tidegate's is 4.32 MB/s",
             "To end it at once: tidegate resync streaming/orders",
         ),

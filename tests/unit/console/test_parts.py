@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from bench.large_console import large_measured, large_objects
 from tests.doubles.simulated_console import stopped_at
-from tidegate.console.now_page import now_page
+from tidegate.console.now_page import now_page, overrides_of
 from tidegate.console.parts import ROWS, Changes, Page, Part, changes_between, page_html
+from tidegate.view.policy import OverrideNow
 
 _names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=5)
 _texts = st.sampled_from(["<p>one</p>", "<p>two</p>", "<p title='x'>three</p>"])
@@ -87,3 +88,19 @@ def test_of_a_large_page_only_the_rows_that_differ_are_sent() -> None:
     assert len(changes["members"]) == 10
     sent = sum(len(html or "") for placed in changes.values() for _, html in placed)
     assert sent < len(page_html(after)) / 4
+
+
+@pytest.mark.parametrize(
+    ("starts", "until", "shown"),
+    [
+        (900.0, 2000.0, "begins in 15 min"),
+        (None, 600.0, "10 min"),
+        (None, -600.0, "ended 10 min ago"),
+    ],
+)
+def test_an_override_shows_when_it_begins_or_ends(
+    starts: float | None, until: float, shown: str
+) -> None:
+    one = OverrideNow("a/b", "user=x", "Exempt", "Scheduled", until, "agreed", starts)
+    (part,) = overrides_of((one,), 0.0)
+    assert shown in page_html((part,))

@@ -197,6 +197,22 @@ def test_a_cause_is_what_was_read_then_and_never_what_is_carried_now() -> None:
     assert cause_of(now, lost) == "the operator has no record of the cause"
 
 
+def test_a_level_that_the_calendar_limits_is_said_beside_one_that_is_throttled() -> None:
+    now = next(one for one in evening_of() if one.levels and not one.over and _below(one))
+    because = "limited by calendar to 20 % of its contracts until 2026-11-21T09:00:00Z"
+    levels = tuple(
+        replace(one, because=because, state="Throttled") if one.level is Level.L3 else one
+        for one in now.levels
+    )
+    found = verdict(replace(now, levels=levels))
+    assert "L3 limited by calendar" in found.text
+    assert "Throttling L3" not in found.text
+
+
+def _below(now: PolicyNow) -> bool:
+    return {one.level for one in now.members if one.is_throttled} >= {Level.L3}
+
+
 def test_no_load_at_all_is_grey_and_an_operator_that_is_gone_amber() -> None:
     console, source = stopped_at(200.0)
     now = console.policy(source.objects(), KEY)

@@ -78,6 +78,17 @@ def test_what_fills_a_broker_is_all_of_it_and_its_members_are_in_order_of_bytes(
     assert "There is no such live broker" in page
 
 
+def test_nobody_has_more_than_all_of_a_nic_whose_clients_are_measured_over_a_longer_time() -> None:
+    console, _, now = at(640)
+    fallen = replace(now.nics[0], bytes_per_second=1_000_000.0)
+    assert sum(fallen.by_level.values()) > 1_000_000.0
+    now = replace(now, nics=(fallen, *now.nics[1:]))
+    page = page_html(broker_page.broker_page(now, 1, console.history, Kept(), Choices()))
+    filled = page[page.index("What fills it") : page.index("Members")]
+    shares = [int(one) for one in re.findall(r">(\d+) %<", filled)]
+    assert 95 <= sum(shares) <= 105
+
+
 def test_a_broker_that_went_over_has_the_reading_of_then_and_one_without_readings_says_so() -> None:
     console, source, now = at(308)
     page = page_html(broker_page.broker_page(now, 1, console.history, Kept(), Choices()))
@@ -130,6 +141,11 @@ def test_lanes_are_always_four_with_times_and_colours_named_and_one_broker_has_a
     }  # fmt: skip
     tiles = brokers_part.heat(now, Kept(), Choices()).rows or ()
     assert [tile.name for tile in tiles] == ["1", "2", "3"]
+    assert not any(">direct</small>" in tile.html for tile in tiles)
+    nics = tuple(replace(nic, is_direct=nic.broker == 2) for nic in now.nics)
+    direct = replace(now, nics=nics)
+    tiles = brokers_part.heat(direct, Kept(), Choices()).rows or ()
+    assert [">direct</small>" in tile.html for tile in tiles] == [False, True, False]
     assert sum('class="tile worst"' in tile.html for tile in tiles) == 1
 
 

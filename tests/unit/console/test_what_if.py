@@ -27,6 +27,7 @@ from tidegate_logic.model import (
     Direction,
     Entity,
     Level,
+    LimitSchedule,
     Member,
     NicSpan,
     Policy,
@@ -37,6 +38,7 @@ from tidegate_logic.model import (
     TopicLeaders,
     Topology,
 )
+from tidegate_logic.recurrence import Recurrence
 
 MB = 1_000_000
 OUT = Direction.EGRESS
@@ -118,6 +120,24 @@ def test_levels_give_until_it_is_enough_however_often_prometheus_scrapes(
     assert result.is_enough
     assert {one.level for one in result.lowered} == {Level.L3, Level.L2}
     assert not any("rhythm" in one for one in result.findings)
+
+
+def test_a_combined_limit_counts_both_directions() -> None:
+    def now(limit_mb: int) -> Situation:
+        limits = BrokerLimits(BrokerLimit(combined=limit_mb * MB, combined_capacity=125 * MB))
+        policy = replace(situation().policy, limits=limits)
+        into = {(broker, Direction.INGRESS): 30.0 * MB for broker in (1, 2, 3)}
+        return situation(policy=policy, other={**situation().other, **into})
+
+    calm = play_what_if(now(110), Edits())
+    assert calm.lowered == ()
+    assert {(one.direction, round(one.at_end / MB)) for one in calm.nics} == {
+        (Direction.COMBINED, 100)
+    }
+    result = play_what_if(now(110), Edits(limits={Direction.COMBINED: 90 * MB}))
+    assert result.is_enough
+    assert {one.level for one in result.lowered} == {Level.L3}
+    assert all(one.at_end <= 90 * MB for one in result.nics)
 
 
 def test_a_limit_that_cannot_be_kept_is_said_to_be_too_low() -> None:
@@ -289,7 +309,7 @@ def large(brokers: int, members: int, per_member: int) -> Situation:
         ),
         Topology(0.0, frozenset(range(1, brokers + 1)), topics),
         wants,
-        {(b, way): 20.0 * MB for b in range(1, brokers + 1) for way in Direction},
+        {(b, way): 20.0 * MB for b in range(1, brokers + 1) for way in Direction.COMBINED.parts},
     )
 
 
@@ -300,3 +320,37 @@ def test_a_large_cluster_is_played_with_fewer_samples_and_only_who_is_near_a_lim
     assert Level.L0 not in {one.level for one in result.lowered}
     near = {one.broker for one in result.nics if one.limit and one.highest > 0.9 * one.limit}
     assert {broker for one in result.lowered for broker in one.brokers} <= near
+
+
+def test_the_limits_in_force_at_the_time_of_the_readings_are_played_and_stay() -> None:
+    at_nine = Recurrence(frozenset(range(7)), 9 * 60, 10 * 60)
+    schedule = LimitSchedule(at_nine, BrokerLimits(BrokerLimit(egress=40 * MB)))
+    policy = Policy(
+        "streaming/orders",
+        "uid",
+        limits=BrokerLimits(BrokerLimit(egress=100 * MB)),
+        schedules=(schedule,),
+    )
+    topology = Topology(0.0, frozenset({1}), {})
+    for hour, mb in ((8, 100), (9, 40), (10, 100)):
+        found = situation_of(policy, (), topology, Readings(hour * 3600.0, 15.0))
+        assert found.policy.limits.everywhere.egress == mb * MB
+        assert found.policy.schedules == ()
+        changed = edited(found, Edits(limits={OUT: 70 * MB}))
+        assert changed.policy.limits.everywhere.egress == 70 * MB
+
+
+def test_a_limit_to_apply_is_that_of_all_times() -> None:
+    night = {"from": "22:00", "to": "06:00", "egress": {"limit": "40M"}}
+    policy = {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": {"name": "orders", "namespace": "streaming"},
+        "spec": {"brokers": {"egress": {"limit": "100M"}, "schedules": [night]}},
+    }
+    (made,) = yaml.safe_load_all(edits_as_yaml(policy, [], Edits(limits={OUT: 70 * MB})))
+    brokers = made["spec"]["brokers"]
+    assert (brokers["egress"]["limit"], brokers["schedules"][0]["egress"]["limit"]) == (
+        "70M",
+        "70M",
+    )

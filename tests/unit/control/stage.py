@@ -24,7 +24,15 @@ from tidegate.observe.observation import KafkaCluster, ReplicationSource
 from tidegate.observe.share_groups import ShareGroupSource
 from tidegate.resources.policy import MetricsSource
 from tidegate.settings import Settings
-from tidegate_logic.model import Entity, InSync, QuotaKey, Readings, TopicLeaders, Topology
+from tidegate_logic.model import (
+    BrokerLimits,
+    Entity,
+    InSync,
+    QuotaKey,
+    Readings,
+    TopicLeaders,
+    Topology,
+)
 from tidegate_logic.reasons import Reason
 
 ALICE = Entity(user="alice")
@@ -75,7 +83,14 @@ class Metrics:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def latest(self, spec: MetricsSource | None, _: Collection[int] | None) -> Readings | None:
+    def latest(
+        self,
+        spec: MetricsSource | None,
+        _: Collection[int] | None,
+        __: BrokerLimits | None = None,
+        *,
+        background: bool = False,
+    ) -> Readings | None:
         return self._stage.readings if spec is not None else None
 
     def close(self) -> None:

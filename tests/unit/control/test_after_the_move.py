@@ -29,7 +29,7 @@ from tidegate.kafka.settings import KafkaConnection
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.observe.connections import open_cluster
 from tidegate.observe.observation import KafkaCluster
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate_logic.reasons import Reason
 

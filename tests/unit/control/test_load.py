@@ -69,7 +69,7 @@ def read(
             for back in (2, 1, 0)
         )
         for broker in (1, 2, 3)
-        for way in Direction
+        for way in Direction.COMBINED.parts
     }
     stage.readings = Readings(stage.now, SCRAPE, nic, problems=problems)
 
@@ -120,6 +120,30 @@ def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_w
     stage.run()
     assert len(stage.event_reasons()) == count
     golden(event.note)
+
+
+def test_a_broker_over_its_combined_limit_is_named_with_the_sum(stage: Stage) -> None:
+    combined = {"limit": "100M", "capacity": "125M"}
+    policy = stage.policy(metrics=METRICS, brokers={"combined": combined})
+    stage.tier()
+    read(stage, broker_1=99.5)
+    stage.run()
+    assert pressures(stage, policy) == ["Over", "Within", "Within"]
+    assert brokers(stage, policy)[0]["combinedLimit"] == 100_000_000
+    assert not {"egressLimit", "ingressLimit"} & brokers(stage, policy)[0].keys()
+    (event,) = [
+        event for event in stage.kubernetes.events if event.reason == Reason.BROKER_OVER_LIMIT.value
+    ]
+    assert "Broker 1: combined 100.5 of 100 MB/s" in event.note
+    labels = {"policy_namespace": "streaming", "policy": "orders", "broker": "1"}
+    for name, value in (("bytes", 100_500_000.0), ("limit_bytes", 100_000_000.0)):
+        found = {
+            way: stage.telemetry.registry.get_sample_value(
+                f"tidegate_broker_{name}_per_second", {**labels, "direction": way.value}
+            )
+            for way in Direction
+        }
+        assert found == {**dict.fromkeys(Direction), Direction.COMBINED: value}
 
 
 def test_queues_hear_after_each_pass_which_brokers_have_no_room(
@@ -539,7 +563,7 @@ def passes(stage: Stage, count: int, **sent_mb: float) -> None:
         nics = {
             (broker, way): (NicSpan(stage.now, SCRAPE, float(MB)),)
             for broker in (1, 2)
-            for way in Direction
+            for way in Direction.COMBINED.parts
         }
         stage.readings = Readings(stage.now, SCRAPE, nics, clients)
         stage.run()
@@ -602,7 +626,9 @@ def default_user(stage: Stage) -> dict[QuotaKey, str]:
 
 def idle_nics(stage: Stage) -> None:
     nics = {
-        (broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction
+        (broker, way): (NicSpan(stage.now, 15.0, 1.0),)
+        for broker in (1, 2, 3)
+        for way in Direction.COMBINED.parts
     }
     stage.readings = Readings(stage.now, 15.0, nics)
 

@@ -435,7 +435,7 @@ def test_who_remembers_names_the_keys_that_it_set_and_that_are_as_it_set_them() 
 def test_a_quota_that_cannot_be_read_is_named_without_a_command() -> None:
     everything = {ALICE: StoredQuota(ALICE, {}, problem="no JSON")}
     (message,) = suspects_words(suspects_of(everything, (), known=None, strimzi=None), "b:1")
-    assert "user=alice (its quotas cannot be read: no JSON): look at its node" in message
+    assert "user=alice (its quotas cannot be read: no JSON): inspect its node" in message
 
 
 @pytest.mark.parametrize("declares", [False, True])

@@ -19,8 +19,8 @@ from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop, Manager
 from tidegate.control.orphans import ORPHAN_AFTER_SECONDS
 from tidegate.control.queues.report import DRAIN_FINALIZER
-from tidegate.control.runtime import Cause, Clock, Wakeup
-from tidegate.errors import NotFound
+from tidegate.control.runtime import Cause, Clock, OptionalKind, Wakeup
+from tidegate.errors import NotFound, TidegateError, Unauthorized
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -428,7 +428,7 @@ def test_of_a_policy_in_a_namespace_that_is_not_watched_nothing_is_said(
 
 def _queue(stage: Stage) -> ObjectRef:
     """A queue that was drained once, by a policy that is not there any more."""
-    stage.world.optional_kinds.append(DELAY_QUEUES)
+    stage.world.optional_kinds[DELAY_QUEUES] = OptionalKind()
     metadata = {"name": "unpaid", "namespace": "streaming", "finalizers": [DRAIN_FINALIZER]}
     spec = {"policyRef": {"name": "orders"}}
     made = stage.kubernetes.create(DELAY_QUEUES, {"metadata": metadata, "spec": spec})
@@ -457,26 +457,40 @@ def test_a_deleted_queue_without_its_policy_is_let_go(stage: Stage, start: Start
     )
 
 
-def test_an_optional_kind_that_is_not_served_is_no_reason_to_list_the_others_more_often(
-    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "why",
+    [
+        NotFound(Reason.LIST_INCOMPLETE, "Kubernetes does not serve it."),
+        Unauthorized("Kubernetes refused it (403)."),
+    ],
+)
+def test_an_optional_kind_is_looked_for_every_minute_and_the_others_are_not_listed_more_often(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, why: TidegateError
 ) -> None:
-    stage.world.optional_kinds.append(DELAY_QUEUES)
+    stage.world.optional_kinds[DELAY_QUEUES] = OptionalKind()
     listed: list[ResourceKind] = []
     list_all = stage.kubernetes.list_all
 
-    def refuse(kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
+    def count(kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
         listed.append(kind)
-        if kind == DELAY_QUEUES:
-            raise NotFound(Reason.LIST_INCOMPLETE, "Kubernetes does not serve it.")
         return cast(Listing, list_all(kind, namespaces))
 
-    monkeypatch.setattr(stage.kubernetes, "list_all", refuse)
+    monkeypatch.setattr(stage.kubernetes, "list_all", count)
+    stage.kubernetes.refuse_lists(DELAY_QUEUES, why)
     replica = start()
     eventually(lambda: DELAY_QUEUES in listed, "the lists")
-    stage.now += stage.world.settings.relist_seconds - 1
-    for _ in range(5):
-        replica.manager._tick()
-    assert listed.count(BROKER_BANDWIDTH_POLICIES) == listed.count(DELAY_QUEUES) == 1
+    assert DELAY_QUEUES not in stage.world.kinds
+    for _ in range(3):
+        stage.now += 61
+        for _ in range(5):
+            replica.manager._tick()
+    assert listed.count(BROKER_BANDWIDTH_POLICIES) == 1
+    assert listed.count(DELAY_QUEUES) >= 4
+    stage.kubernetes.refuse_lists(DELAY_QUEUES, None)
+    stage.now += 61
+    replica.manager._tick()
+    assert DELAY_QUEUES in stage.world.kinds
+    assert listed.count(BROKER_BANDWIDTH_POLICIES) == 1
 
 
 def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears(

@@ -385,3 +385,167 @@ def test_an_outage_of_zookeeper_keeps_what_is_in_force(stage: Stage) -> None:
         "Active",
     )
     assert stage.produce() == "20000000"
+
+
+NIGHTS = {
+    "expiresAt": None,
+    "recurrence": {
+        "days": ["Sat", "Sun"],
+        "from": "22:00",
+        "to": "06:00",
+        "timeZone": "Europe/Berlin",
+        "until": "2027-11-22T12:00:00Z",
+    },
+}
+
+
+def put_nights(stage: Stage, **spec: Any) -> ObjectRef:
+    """On Saturdays and Sundays from 21:00 to 05:00 UTC; it is Saturday noon."""
+    ref = put(stage, **{**TWENTY, **NIGHTS, **spec})
+    stage.kubernetes.edit(ref, lambda raw: raw["spec"].pop("expiresAt"))
+    return ref
+
+
+def test_before_its_start_the_contract_applies_and_the_status_says_when_it_begins(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    ref = put(stage, **TWENTY, startsAt="2026-11-21T12:30:00Z")
+    stage.run()
+    assert (stage.produce(), stage.condition(ref)) == ("10000000", ("False", "OverrideScheduled"))
+    found = status(stage, ref)
+    assert (found["state"], found["startsAt"], found["until"]) == (
+        "Scheduled",
+        "2026-11-21T12:30:00Z",
+        ENDS,
+    )
+    golden(message(stage, ref))
+    stage.now = seconds("2026-11-21T12:29:59Z")
+    stage.run()
+    assert stage.run() == pytest.approx(1.0)
+    stage.now += 1.0
+    stage.run()
+    assert (stage.produce(), stage.condition(ref)) == ("20000000", ("True", "Overridden"))
+    found = status(stage, ref)
+    assert (found["state"], found["since"]) == ("Active", "2026-11-21T12:30:00Z")
+    assert "startsAt" not in found
+
+
+def test_one_that_comes_back_begins_and_ends_each_time_until_it_is_over(stage: Stage) -> None:
+    ref = put_nights(stage)
+    stage.run()
+    for begins, ends in (
+        ("2026-11-21T21:00:00Z", "2026-11-22T05:00:00Z"),
+        ("2026-11-22T21:00:00Z", "2026-11-23T05:00:00Z"),
+        ("2026-11-28T21:00:00Z", "2026-11-29T05:00:00Z"),
+        ("2027-03-27T21:00:00Z", "2027-03-28T04:00:00Z"),  # clocks are put forward that night
+        ("2027-10-30T20:00:00Z", "2027-10-31T05:00:00Z"),  # and back
+    ):
+        stage.now = seconds(begins) - 1
+        stage.run()
+        found = status(stage, ref)
+        assert (found["state"], found["startsAt"], found["until"]) == ("Scheduled", begins, ends)
+        assert stage.produce() == "10000000"
+        stage.now = seconds(begins)
+        stage.run()
+        found = status(stage, ref)
+        assert (found["state"], found["since"], found["until"]) == ("Active", begins, ends)
+        assert stage.produce() == "20000000"
+        stage.now = seconds(ends) - 1
+        stage.run()
+        assert stage.produce() == "20000000"
+        stage.now = seconds(ends)
+        settled(stage)
+        assert (stage.produce(), stage.condition(ref)) == (
+            "10000000",
+            ("False", "OverrideScheduled"),
+        )
+    stage.now = seconds("2027-11-22T12:00:00Z")
+    stage.run()
+    assert stage.condition(ref) == ("False", "OverrideExpired")
+    assert "startsAt" not in status(stage, ref)
+
+
+def test_beginnings_and_ends_of_one_that_comes_back_are_normal_events(stage: Stage) -> None:
+    put_nights(stage)
+    stage.run()
+    for at in ("2026-11-21T21:00:00Z", "2026-11-22T05:00:00Z"):
+        stage.now = seconds(at)
+        settled(stage)
+    events = [
+        (event.reason, event.type)
+        for event in stage.kubernetes.events
+        if event.regarding.kind == QUOTA_OVERRIDES
+    ]
+    assert events == [
+        ("OverrideScheduled", "Normal"),
+        ("Overridden", "Normal"),
+        ("OverrideScheduled", "Normal"),
+    ]
+
+
+def test_a_pause_over_its_beginning_and_its_end_keeps_the_quota_and_ends_in_what_is_due(
+    stage: Stage,
+) -> None:
+    ref = put_nights(stage)
+    stage.run()
+    policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
+
+    def pause(text: str) -> None:
+        stage.kubernetes.edit(
+            policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": text})
+        )
+
+    pause("true")
+    stage.now = seconds("2026-11-21T21:00:00Z")
+    stage.run()
+    assert (stage.produce(), stage.condition(ref)) == ("10000000", ("Unknown", "Paused"))
+    pause("false")
+    stage.run()
+    assert (stage.produce(), stage.condition(ref)) == ("20000000", ("True", "Overridden"))
+    pause("true")
+    stage.now = seconds("2026-11-22T05:00:00Z")
+    stage.run()
+    assert (stage.produce(), stage.condition(ref)) == ("20000000", ("False", "OverrideScheduled"))
+    assert "tidegate.io/paused" in message(stage, ref)
+    pause("false")
+    settled(stage)
+    assert stage.produce() == "10000000"
+
+
+def test_an_operator_that_was_down_at_a_beginning_or_an_end_does_what_is_due_then(
+    stage: Stage,
+) -> None:
+    ref = put_nights(stage)
+    stage.run()
+    stage.now = seconds("2026-11-21T23:00:00Z")
+    stage.restart()
+    stage.run()
+    assert (stage.produce(), status(stage, ref)["state"]) == ("20000000", "Active")
+    stage.now = seconds("2026-11-22T12:00:00Z")
+    stage.restart()
+    settled(stage)
+    assert (stage.produce(), status(stage, ref)["state"]) == ("10000000", "Scheduled")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (
+            {"recurrence": {**NIGHTS["recurrence"], "until": "2027-11-22T12:00:01Z"}},  # type: ignore[dict-item]
+            ("recurrence.until", "366", "2026-11-21T12:00:00Z"),
+        ),
+        (
+            {"recurrence": {**NIGHTS["recurrence"], "timeZone": "Europe/Nowhere"}},  # type: ignore[dict-item]
+            ("spec.recurrence.timeZone",),
+        ),
+        ({"startsAt": "2027-11-22T12:00:00Z"}, ("startsAt",)),
+    ],
+)
+def test_a_broken_recurrence_changes_nothing(
+    stage: Stage, wrong: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    ref = put_nights(stage, **wrong)
+    stage.now = seconds("2026-11-21T23:00:00Z")
+    stage.run()
+    assert (stage.produce(), stage.condition(ref)) == ("10000000", ("False", "InvalidSpec"))
+    assert [name for name in named if name not in message(stage, ref)] == []

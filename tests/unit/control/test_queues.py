@@ -36,12 +36,12 @@ from tidegate.kafka.delay_queues import LevelSeen
 from tidegate.kube.api import DEPLOYMENTS, DISRUPTION_BUDGETS
 from tidegate.kube.forwarders import deployment_body
 from tidegate.observe.declared import policy_from
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.queue_metrics import QueueReading
 from tidegate.queues.names import LevelTopic
 from tidegate.queues.position import PositionNote
 from tidegate.resources import parse_policy, parse_queue
-from tidegate.settings import UNBOUNDED, ForwarderOffer
+from tidegate.settings import UNBOUNDED, ForwarderOffer, PodToken
 from tidegate_logic.queues.levels import FoundTopic, Level, LevelDecision
 from tidegate_logic.queues.shift import Pace, Shift
 from tidegate_logic.reasons import Reason
@@ -152,6 +152,32 @@ def test_of_a_login_by_tokens_only_the_secrets_are_files(
     assert [one for one in pods.arguments if one.startswith("--client-login")] == options
     assert {one.path: one.key for one in pods.files} == {"ca.crt": "ca.crt", **files}
     assert "hidden" not in str(pods)
+
+
+BY_TOKEN = {"type": "oauthbearer", "accessTokenFile": "kafka"}
+
+
+@pytest.mark.parametrize("tls", [{"tls": {}}, {}], ids=["no files", "an authority"])
+def test_a_token_of_the_pods_own_account_is_a_file_beside_the_others(tls: dict[str, Any]) -> None:
+    token = PodToken("streaming", "kafka", "brokers", 600)
+    offer = replace(OFFER, tokens=(PodToken("other", "kafka", "x"), token))
+    parsed = parse_queue(queue({"authentication": BY_TOKEN, **tls}), strict=True)
+    pods = pods_of(parsed, KAFKA, offer, SECRETS)
+    assert pods.arguments.count("--client-credentials-file=/login") == 1
+    spec = deployment_body(raw_queue(), pods)["spec"]["template"]["spec"]
+    (login,) = (one for one in spec["volumes"] if one["name"] == "login")
+    assert login["projected"]["sources"][-1] == {
+        "serviceAccountToken": {"path": "token", "audience": "brokers", "expirationSeconds": 600}
+    }
+    assert not spec["automountServiceAccountToken"]  # none for Kubernetes
+
+
+def test_a_token_that_the_namespace_does_not_have_starts_nothing() -> None:
+    offer = replace(OFFER, tokens=(PodToken("other", "kafka", "brokers"),))
+    parsed = parse_queue(queue({"authentication": BY_TOKEN}), strict=True)
+    with pytest.raises(UserActionRequired) as refused:
+        pods_of(parsed, KAFKA, offer, SECRETS)
+    assert refused.value.reason is Reason.TOKEN_UNAVAILABLE
 
 
 def test_a_queue_without_a_login_mounts_nothing() -> None:

@@ -16,6 +16,7 @@ from tidegate.kafka.throttle_record import record_of
 from tidegate.kube.api import ObjectRef
 from tidegate_logic.model import Direction, NicSpan, Readings
 from tidegate_logic.reasons import Reason
+from tidegate_logic.replication.background import Tiering
 from tidegate_logic.replication.moves import ClusterReplication, egress_of
 from tidegate_logic.replication.throttles import (
     FOLLOWER_LIST,
@@ -26,6 +27,7 @@ from tidegate_logic.replication.throttles import (
     Configs,
     Resource,
     ResourceKind,
+    before_of,
     broker_resource,
     topic_resource,
 )
@@ -56,6 +58,7 @@ class Source:
     killed_at: int | None = None
     asked: int = 0
     altered: list[ConfigChange] = field(default_factory=list)
+    tiers: dict[int, Tiering] = field(default_factory=dict)
 
     def read(self, *, with_recovery: bool) -> ClusterReplication:
         self.asked += 1
@@ -70,6 +73,9 @@ class Source:
 
     def configs(self, resources: Collection[Resource]) -> Configs:
         return {one: dict(self.cluster.configs.get(one, {})) for one in resources if self._up(one)}
+
+    def tiering(self) -> Mapping[int, Tiering]:
+        return {one: tiering for one, tiering in self.tiers.items() if one not in self.down}
 
     def everywhere(self, resources: Collection[Resource]) -> Mapping[int, Configs | None]:
         alive = {1, 2, 3, 4} - self.down
@@ -89,7 +95,7 @@ class Source:
             record = record_of(self.stage.store.throttle_record())
             if one.value and one.operation.value != "Subtract":  # the record comes first
                 items = record[one.resource][one.key]
-                assert set(one.value.split(",")) <= items
+                assert set(one.value.split(",")) <= items | {before_of(items)}
             if self._up(one.resource):
                 apply(self.cluster.configs, [one])
                 self.altered.append(one)
@@ -366,7 +372,7 @@ def read(stage: Stage, egress: float) -> None:
             for back in (2, 1, 0)
         )
         for broker in (1, 2, 3)
-        for way in Direction
+        for way in Direction.COMBINED.parts
     }
     stage.readings = Readings(stage.now, 15.0, nic)
 

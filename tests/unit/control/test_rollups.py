@@ -471,7 +471,7 @@ def test_after_a_take_over_recommended_contracts_hold_until_the_result_was_read(
     stage.run()
     assert stage.produce() == "12000000"
     assert stage.produce(Entity(user="bob")) == "10000000", "a first quota waits for no result"
-    assert "could not be read yet" in stage.message(tier)
+    assert "has not been read yet" in stage.message(tier)
     stage.controllers["streaming/orders"]._rollups = read  # type: ignore[assignment]
     stage.run()
     assert (stage.produce(), stage.condition(tier)) == ("12000000", ("True", "Contract"))

@@ -45,8 +45,8 @@ def test_by_default_a_tier_of_another_namespace_is_no_part_of_the_policy(stage: 
     assert stage.condition(own) == ("True", "Contract")
     assert stage.condition(strange) == ("False", "TierNotAllowed")
     assert stage.message(strange).startswith(
-        "Policy streaming/orders does not let in BusinessTiers of namespace team-b "
-        "(spec.allowedTiers); this changes nothing"
+        "Policy streaming/orders does not admit BusinessTiers from namespace team-b "
+        "(spec.allowedTiers); this object has no effect"
     )
 
 
@@ -107,7 +107,7 @@ def test_while_labels_are_not_known_what_those_tiers_name_stays(
     quotas = stage.produce(ALICE), stage.produce(BOB), stage.produce(CAROL)
     assert quotas == (None, "10000000", "20000000")
     assert stage.condition(strange) == ("False", "NamespacesUnread")
-    assert "so it is not known whether spec.allowedTiers lets in" in stage.message(strange)
+    assert "so Tidegate cannot tell whether spec.allowedTiers admits" in stage.message(strange)
     assert stage.condition(policy)[0] == "True"
     assert "but labels of namespace team-b cannot be read" in stage.message(policy)
     del stage.kubernetes.namespace_labels
@@ -145,11 +145,11 @@ def test_a_member_that_a_tier_in_doubt_names_too_says_so(stage: Stage, *, broken
     if broken:
         suspect = stage.tier("suspect", user="alice")
         stage.kubernetes.edit(suspect, lambda raw: raw["spec"].update(level="Unheard"))
-        reason, why = "InvalidSpec", "BusinessTier streaming/suspect may be the one that counts"
+        reason, why = "InvalidSpec", "BusinessTier streaming/suspect may be the one that applies"
     else:
         stage.tier("suspect", user="alice", namespace="team-b")
         stage.kubernetes.namespace_labels = lambda _: (_ for _ in ()).throw(AWAY)
-        reason, why = "NamespacesUnread", "BusinessTier team-b/suspect may be the one that counts"
+        reason, why = "NamespacesUnread", "BusinessTier team-b/suspect may be the one that applies"
     stage.run()
     (member,) = stage.kubernetes.get(own)["status"]["members"]
     assert member["state"] == "Held"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate_logic.model import (
     BrokerLimit,
+    CalendarEntry,
     ClientRate,
     Direction,
     Entity,
@@ -104,6 +105,7 @@ class SimulatedCluster:
     lies: dict[tuple[int, Direction], float | None] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
+    calendar: tuple[CalendarEntry, ...] = ()
     in_force: dict[RateKey, int] = field(default_factory=dict)
     changes: dict[RateKey, LastChange] = field(default_factory=dict)
     memory: ThrottleMemory = field(default_factory=ThrottleMemory)
@@ -122,17 +124,17 @@ class SimulatedCluster:
     def carries(self, broker: int, direction: Direction) -> float:
         """The rate through the NIC, up to its speed."""
         sent = sum(
-            self.sends(actor, broker) for actor in self.actors if actor.direction is direction
+            self.sends(actor, broker) for actor in self.actors if actor.direction in direction.parts
         )
         capacity = self.limits[broker].capacity(direction)
-        carried = sent + self.other.get((broker, direction), 0.0)
+        carried = sent + sum(self.other.get((broker, part), 0.0) for part in direction.parts)
         return carried if capacity is None else min(carried, float(capacity))
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, in one span of every NIC, and read everything at its end."""
         self.now_seconds += seconds
         for broker in self.limits.keys() - self.dead:
-            for direction in Direction:
+            for direction in Direction.COMBINED.parts:
                 self._read_nic(broker, direction, seconds)
             if broker not in self.silent:
                 self._read_clients(broker)
@@ -150,6 +152,7 @@ class SimulatedCluster:
             live,
             tuple(map(self._managed, self.actors)),
             self.settings,
+            calendar=self.calendar,
         )
 
     def decide(self) -> ThrottleDecision:

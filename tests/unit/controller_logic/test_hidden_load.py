@@ -34,6 +34,7 @@ def cut_at(
         rate,
         Floor(MB),
         flows,
+        flows[1],
         held,
         RateHistory(peaks=((990.0, peak_mb * MB),), since_seconds=0.0, known_seconds=600.0),
     )

@@ -4,6 +4,9 @@ other client.
 
 import re
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -33,6 +36,7 @@ from tidegate_logic.model import (
     Tier,
 )
 from tidegate_logic.reasons import Reason
+from tidegate_logic.recurrence import DAYS, Recurrence, Window
 
 LATER = START_SECONDS + 3600
 NIGHTLY = Entity("alice", "nightly")
@@ -239,7 +243,7 @@ def test_it_lasts_until_its_end_by_the_clock_of_the_pass(
     declared = member(ALICE, per_partition(1 * MB), "orders")
     overridden = applied(declared, override(expires_at_seconds=START_SECONDS + ends_in_seconds))
     assert (only(overridden) != declared) is lasts
-    assert overridden.next_expiry_seconds == (START_SECONDS + ends_in_seconds if lasts else None)
+    assert overridden.next_change_seconds == (START_SECONDS + ends_in_seconds if lasts else None)
 
 
 def test_a_clock_that_goes_back_behind_the_end_brings_it_back() -> None:
@@ -252,12 +256,12 @@ def test_a_clock_that_goes_back_behind_the_end_brings_it_back() -> None:
 def test_the_first_end_of_all_that_last_is_reported_also_of_those_that_change_nothing() -> None:
     soon = override("streaming/bob-only", entity=BOB, expires_at_seconds=START_SECONDS + 5)
     overridden = applied(member(ALICE, per_partition(1 * MB), "orders"), override(), soon)
-    assert overridden.next_expiry_seconds == START_SECONDS + 5
+    assert overridden.next_change_seconds == START_SECONDS + 5
 
 
 def test_tiers_that_are_not_known_stay_unknown() -> None:
     overridden = apply_overrides(None, [override()], START_SECONDS)
-    assert (overridden.tiers, overridden.next_expiry_seconds) == (None, LATER)
+    assert (overridden.tiers, overridden.next_change_seconds) == (None, LATER)
 
 
 RATES = st.none() | st.integers(1024, 2**40)
@@ -359,3 +363,116 @@ def test_when_all_are_over_everything_is_as_declared(
     tiers: tuple[Tier, ...], overrides: list[Override]
 ) -> None:
     assert apply_overrides(tiers, overrides, START_SECONDS + 11) == Overridden(tiers)
+
+
+BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+
+
+def at(wall: str, zone: ZoneInfo = BERLIN, fold: int = 0) -> float:
+    return datetime.fromisoformat(wall).replace(tzinfo=zone, fold=fold).timestamp()
+
+
+def nightly(
+    begin: str = "22:00", end: str = "06:00", zone: ZoneInfo = BERLIN, days: str = "", **said: Any
+) -> Override:
+    hours = [int(clock[:2]) * 60 + int(clock[3:]) for clock in (begin, end)]
+    chosen = frozenset(map(DAYS.index, days.split())) if days else frozenset(range(7))
+    times = Recurrence(chosen, *hours, zone.key)
+    return override(**{"recurrence": times, "expires_at_seconds": at("2027-06-01T00:00"), **said})
+
+
+def test_it_begins_at_its_start_and_both_moments_are_known_before() -> None:
+    begins = override(starts_at_seconds=START_SECONDS + 60)
+    declared = (tier(member(ALICE, per_partition(1 * MB), "orders")),)
+    for now, lasts, change in (
+        (START_SECONDS, False, START_SECONDS + 60),
+        (START_SECONDS + 59.9, False, START_SECONDS + 60),
+        (START_SECONDS + 60, True, LATER),
+        (LATER, False, None),
+    ):
+        overridden = apply_overrides(declared, [begins], now)
+        assert (bool(overridden.applied), overridden.next_change_seconds) == (lasts, change)
+
+
+def test_the_first_beginning_is_reported_while_tiers_are_not_known() -> None:
+    begins = override(starts_at_seconds=START_SECONDS + 60)
+    assert apply_overrides(None, [begins], START_SECONDS).next_change_seconds == START_SECONDS + 60
+
+
+@pytest.mark.parametrize(
+    ("one", "now", "begin", "end"),
+    [
+        # across midnight, and across the end of a month and of a year
+        (nightly(), "2026-11-30T23:30", "2026-11-30T22:00", "2026-12-01T06:00"),
+        (nightly(), "2026-12-31T12:00", "2026-12-31T22:00", "2027-01-01T06:00"),
+        (nightly(days="Sat"), "2027-01-31T12:00", "2027-02-06T22:00", "2027-02-07T06:00"),
+        # windows that meet are one time
+        (
+            nightly("00:00", "00:00", days="Mon Tue Wed Thu Fri"),
+            "2026-12-02T12:00",
+            "2026-12-02T00:00",
+            "2026-12-05T00:00",
+        ),
+        (nightly("00:00", "00:00"), "2026-12-02T12:00", "2026-12-02T00:00", "2027-06-01T00:00"),
+        # it ends for good in the middle of a night, and begins in the middle of one
+        (nightly(), "2027-05-31T23:00", "2027-05-31T22:00", "2027-06-01T00:00"),
+        (
+            nightly(starts_at_seconds=at("2026-12-02T03:00")),
+            "2026-12-01T12:00",
+            "2026-12-02T03:00",
+            "2026-12-02T06:00",
+        ),
+        # the hour that is missing, and the one that comes twice
+        (nightly("02:30", "06:00"), "2027-03-28T01:00", "2027-03-28T03:00", "2027-03-28T06:00"),
+        (nightly("22:00", "02:30"), "2027-03-28T01:00", "2027-03-27T22:00", "2027-03-28T03:00"),
+    ],
+)
+def test_the_time_that_it_is_in_or_the_next_one(
+    one: Override, now: str, begin: str, end: str
+) -> None:
+    window = one.window(at(now))
+    assert window == Window(at(begin), at(end))
+    assert one.lasts(at(now)) is (begin <= now)
+    assert one.until_seconds(at(now)) == (at(end) if begin <= now else one.expires_at_seconds)
+
+
+def test_the_hour_that_comes_twice_is_in_force_both_times() -> None:
+    for zone, day, hour in ((BERLIN, "2026-10-25", "02"), (NEW_YORK, "2026-11-01", "01")):
+        one = nightly("22:00", f"{hour}:30", zone)
+        for fold in (0, 1):
+            assert one.lasts(at(f"{day}T{hour}:29:59", zone, fold))
+        assert one.window(at(f"{day}T00:30", zone)) == Window(
+            at(f"{day}T22:00", zone) - 25 * 3600,
+            at(f"{day}T{hour}:30", zone, fold=1),
+        )
+        begins = nightly(f"{hour}:30", "06:00", zone)
+        assert begins.lasts(at(f"{day}T{hour}:30", zone, fold=0))
+        assert not begins.lasts(at(f"{day}T{hour}:29", zone, fold=0))
+
+
+def test_it_is_over_with_the_last_time_before_its_end() -> None:
+    ended = nightly(expires_at_seconds=at("2026-12-01T12:00"))
+    assert ended.window(at("2026-12-01T05:59")) is not None
+    assert ended.window(at("2026-12-01T06:00")) is None
+
+
+@given(
+    st.frozensets(st.integers(0, 6), min_size=1),
+    st.integers(0, 1439),
+    st.integers(0, 1439),
+    st.sampled_from((BERLIN, NEW_YORK)),
+    st.integers(0, 60 * 24 * 400),
+)
+def test_it_lasts_whenever_its_recurrence_has_a_window_and_changes_when_it_says(
+    days: frozenset[int], begin: int, end: int, zone: ZoneInfo, minute: int
+) -> None:
+    times = Recurrence(days, begin, end, zone.key)
+    one = override(recurrence=times, expires_at_seconds=at("2028-06-01T00:00"))
+    now = at("2026-01-01T00:00") + 60 * minute
+    window = one.window(now)
+    assert window is not None
+    assert window.end_seconds > now
+    assert one.lasts(now) == window.has(now) == (times.window_at(now) is not None)
+    turn = window.end_seconds if window.has(now) else window.begin_seconds
+    assert one.lasts(turn - 1) is window.has(now)
+    assert one.lasts(turn) is not window.has(now)

@@ -111,7 +111,7 @@ def test_the_decision_reports_whom_it_is_in_force_for_and_when_the_first_ends(
     world.overrides = (override,)
     decision: Decision = world.decide()
     assert decision.overridden.applied == {USERS[Level.L3]: override}
-    assert decision.overridden.next_expiry_seconds == override.expires_at_seconds
+    assert decision.overridden.next_change_seconds == override.expires_at_seconds
 
 
 @dataclass

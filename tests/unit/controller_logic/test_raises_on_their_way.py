@@ -298,5 +298,5 @@ def test_room_for_replication_is_less_by_what_clients_were_promised() -> None:
     nic = NicRoom(100 * MB, 50.0 * MB, 0.0, 10.0)
     follow = Terms(ReplicationMode.FOLLOW)
     promised = replace(nic, promised=20.0 * MB)
-    assert room_for(nic, (), follow, 97) == pytest.approx(42 * MB)
-    assert room_for(promised, (), follow, 97) == pytest.approx(22 * MB)
+    assert room_for(nic, 0.0, follow, 97) == pytest.approx(42 * MB)
+    assert room_for(promised, 0.0, follow, 97) == pytest.approx(22 * MB)

@@ -24,6 +24,7 @@ from tests.unit.controller_logic.worlds import (
 from tidegate_logic.contracts.fetch_spread import FetchBasis, Reads
 from tidegate_logic.contracts.leader_scaling import Leaders
 from tidegate_logic.contracts.recommend import RateBasis, fetch_scaling_of, needed_rate
+from tidegate_logic.contracts.targets import racks_edited
 from tidegate_logic.decide import decide
 from tidegate_logic.decision import Memory
 from tidegate_logic.model import (
@@ -161,6 +162,57 @@ def test_declared_racks_survive_a_new_operator() -> None:
     assert world.topology is not None
     world.topology, world.memory = replace(world.topology, selection=None), Memory()
     assert world.watch(3) == []
+
+
+def edit_racks(world: Reading, *racks: str) -> list[QuotaWrite]:
+    """The fetch quota's writes in the minutes after an edit of Alice's racks."""
+    (before,) = world.tiers or ()
+    world.tiers = (replace(before, members=(replace(before.members[0], racks=racks),)),)
+    return world.watch(12)
+
+
+def test_edited_racks_are_the_reason_of_a_quota_and_their_raise_is_free() -> None:
+    world = reading({}, "a", "b", "c")
+    assert fetch_mb(world) == 2.0
+    (raised,) = edit_racks(world, "a")
+    assert fetch_mb(world) == PROMISED_MB
+    assert (raised.reason, raised.kind, raised.charged) == (
+        Reason.RACKS_CHANGED,
+        WriteKind.RECOVERY,
+        False,
+    )
+    assert "the racks that it reads in were changed" in raised.message
+    lowered = edit_racks(world, "a", "b")
+    assert fetch_mb(world) == 3.0
+    assert {(one.kind, one.charged) for one in lowered} == {(WriteKind.LOWERING, True)}
+
+
+def test_a_basis_of_an_earlier_version_names_no_racks_and_shows_no_edit() -> None:
+    world = reading({}, "a", "b", "c")
+    assert world.quotas is not None
+    stored = world.quotas[ALICE]
+    assert stored.ledger is not None
+    entry = stored.ledger.entries[FETCH]
+    assert entry.basis.endswith(" @racks=a,b,c")
+    before = replace(entry, basis=entry.basis.removesuffix("=a,b,c"))
+    ledger = replace(stored.ledger, entries={**stored.ledger.entries, FETCH: before})
+    world.quotas = {**world.quotas, ALICE: replace(stored, ledger=ledger)}
+    assert [one.reason for one in edit_racks(world, "a")] == [Reason.LEADERS_MOVED]
+
+
+def test_reordered_racks_are_no_edit_and_many_are_a_digest() -> None:
+    def basis(*racks: str) -> str:
+        world = reading({}, *racks)
+        assert world.quotas is not None
+        ledger = world.quotas[ALICE].ledger
+        assert ledger is not None
+        return ledger.entries[FETCH].basis
+
+    assert not racks_edited(basis("a", "b"), basis("b", "a"))
+    assert racks_edited(basis("a", "b"), basis("a"))
+    many = tuple(f"rack-{number:03}" for number in range(64))
+    assert len(basis(*many)) < 120
+    assert racks_edited(basis(*many), basis(*many[1:]))
 
 
 def test_a_selector_that_is_gone_brings_leaders_back() -> None:

@@ -168,7 +168,7 @@ def test_replication_gives_way_in_the_order_of_priority(
         frozenset(throttled),
         {Level.L3: 10.0 * MB, Level.L2: 5.0 * MB, Level.L1: 20.0 * MB},
     )
-    assert room_for(nic, (), Terms(ReplicationMode.FOLLOW, priority), 97) == room
+    assert room_for(nic, 0.0, Terms(ReplicationMode.FOLLOW, priority), 97) == room
 
 
 def test_follow_takes_what_the_clients_leave_and_gives_it_back() -> None:

@@ -46,6 +46,7 @@ from tidegate_logic.replication.rates import (
     ReplicationMode,
     Terms,
     leaves_of,
+    takings_of,
 )
 from tidegate_logic.replication.replication_pass import (
     ReplicationDecision,
@@ -404,8 +405,9 @@ def test_a_rate_of_somebody_else_bounds_what_clients_give() -> None:
     nics = {SIDE: NicRoom(100 * MB, 90.0 * MB, played.clients.now_seconds, 10.0, reducible=gives)}
     rates = Rates(flows={Flow(1, 2, MoveKind.RECOVERY): 77.0 * MB})
     terms = played.replica.terms
-    free = leaves_of(moves, terms, nics, rates, {}, 97)[SIDE]
-    held = leaves_of(moves, terms, nics, rates, {ingress_of(2): 20 * MB}, 97)[SIDE]
+    theirs = {ingress_of(2): 20 * MB}
+    free = leaves_of(takings_of(moves, terms, nics, rates, {}), nics, 97)[SIDE]
+    held = leaves_of(takings_of(moves, terms, nics, rates, theirs), nics, 97)[SIDE]
     moved = moves[0].arrived(played.clients.now_seconds - 10, played.clients.now_seconds) / 10
     # 92 are to be had, and 90 are used, of which L3 has 70 above its throttled rate
     assert free == {

@@ -26,6 +26,7 @@ from tidegate_logic.replication.rates import (
     Priority,
     ReplicationMode,
     Terms,
+    moved_by,
     room_for,
 )
 from tidegate_logic.replication.replication_pass import (
@@ -142,7 +143,8 @@ class Faults:
             one, nic = decision.rates.sides[side], given.nics.get(side, NicRoom())
             kinds = {move.kind for move in here}
             both = [*here, *by_side(memory.over).get(side, ())]
-            rooms = [room_for(nic, both, terms[kind], given.cut_to_percent) for kind in kinds]
+            moved = moved_by(nic, both)
+            rooms = [room_for(nic, moved, terms[kind], given.cut_to_percent) for kind in kinds]
             if one.rate is not None and not one.held and None not in rooms:
                 assert one.rate >= one.floor
                 most = max(room or 0.0 for room in rooms) + one.floor + (one.in_sync or 0.0)

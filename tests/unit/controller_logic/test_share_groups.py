@@ -1,4 +1,4 @@
-"""Members that share groups read with have no fetch quota; what is unknown changes nothing."""
+"""Members that share groups use have no fetch quota; what is unknown changes nothing."""
 
 from __future__ import annotations
 
@@ -119,11 +119,11 @@ def test_members_without_members_in_a_restart_of_the_clients_count_as_read_with(
 def test_two_groups_of_one_member_are_named_and_the_last_one_that_goes_counts() -> None:
     world = world_of()
     world.groups = (ORDERS, OTHER)
-    assert "share groups invoices, orders read with it" in report_of(world.run(), PAIR).message
+    assert "share groups invoices, orders use it" in report_of(world.run(), PAIR).message
     world.groups = (OTHER,)
     world.after(2 * DWELL_SECONDS)
     assert world.text(PAIR) is None
-    assert "share group invoices reads with it" in report_of(world.run(), PAIR).message
+    assert "share group invoices uses it" in report_of(world.run(), PAIR).message
 
 
 @pytest.mark.parametrize("before", [None, "12000000"])

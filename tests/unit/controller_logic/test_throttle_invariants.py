@@ -78,8 +78,12 @@ def simulated_clusters(
         max_mute_seconds=draw(st.sampled_from([6, 12, 20])),
         floors=draw(st.sampled_from([ClientFloors(), ClientFloors(0, 0)])),
     )
+    is_combined = draw(st.sampled_from([False, False, True]))
+    capacities = st.sampled_from([None, 250 * MB])
     limits = {
-        broker: BrokerLimit(100 * MB, 100 * MB, draw(st.sampled_from([None, 250 * MB])))
+        broker: BrokerLimit(combined=150 * MB, combined_capacity=draw(capacities))
+        if is_combined
+        else BrokerLimit(100 * MB, 100 * MB, draw(capacities))
         for broker in BROKERS
     }
     made = SimulatedCluster(
@@ -348,7 +352,7 @@ def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(
                 bound = [
                     key
                     for key, rate in frame.rates.items()
-                    if direction is key[1] and broker in rate.leads
+                    if key[1] in direction.parts and broker in rate.leads
                 ]
                 added = sum(
                     max(
@@ -361,7 +365,8 @@ def test_raises_fit_into_the_headroom_of_every_broker_on_which_they_bind(
                 after = sum(
                     min(made.wants.get((key, broker), 0.0), frame.value(key)) for key in bound
                 )
-                carried = after + made.other.get((broker, direction), 0.0)
+                other = sum(made.other.get((broker, part), 0.0) for part in direction.parts)
+                carried = after + other
                 assert added == 0 or carried <= limit
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.controller_logic.plant import MB, OUT
-from tidegate_logic.model import ClientRate, Entity, Level
+from tidegate_logic.model import ClientRate, Entity, Level, busiest_of
 from tidegate_logic.throttle.buckets import Bucket, Floor
 from tidegate_logic.throttle.cuts import blind_targets, largest_givers, targets_of
 from tidegate_logic.throttle.input import ManagedRate
@@ -16,7 +16,12 @@ def bucket(name: str, contract_mb: float, *sends_mb: float, floor_mb: float = 1)
     flows = {place: ClientRate(0.0, rate * MB) for place, rate in enumerate(sends_mb, 1)}
     contract, floor = round(contract_mb * MB), round(floor_mb * MB)
     rate = ManagedRate(Entity(name), OUT, Level.L3, contract, floor, contract, frozenset(flows))
-    return Bucket(rate, Floor(floor), flows)
+    return Bucket(rate, Floor(floor), flows, busiest_of({rate.key: flows})[rate.key])
+
+
+def giving(tier: list[Bucket]) -> list[tuple[float, Bucket]]:
+    """What each can give on broker 1."""
+    return [(one.gives(1), one) for one in tier]
 
 
 def targets_mb(tier: list[Bucket], **needs_mb: float) -> dict[str, float]:
@@ -54,20 +59,18 @@ def test_over_several_brokers_the_lowest_value_counts() -> None:
 
 def test_few_large_givers_are_cut_rather_than_many_small_ones() -> None:
     tier = [bucket("large", 50, 50)] + [bucket(f"small-{number}", 50, 2) for number in range(30)]
-    chosen = largest_givers(tier, 1, 20 * MB)
+    chosen = largest_givers(giving(tier), 20 * MB)
     assert (chosen[0].rate.entity.user, len(chosen)) == ("large", 12)
 
 
 def test_more_than_twelve_give_where_twelve_are_not_enough() -> None:
-    assert (
-        len(largest_givers([bucket(f"user-{number}", 50, 3) for number in range(40)], 1, 40 * MB))
-        == 30
-    )
+    tier = [bucket(f"user-{number}", 50, 3) for number in range(40)]
+    assert len(largest_givers(giving(tier), 40 * MB)) == 30
 
 
 def test_where_no_one_reports_rates_the_tier_that_leads_there_goes_to_its_floors() -> None:
     rate = ManagedRate(Entity("a"), OUT, Level.L3, 50 * MB, MB, 50 * MB, frozenset({1}))
-    silent = Bucket(rate, Floor(MB), {}, unmeasured=frozenset({1}))
+    silent = Bucket(rate, Floor(MB), {}, None, unmeasured=frozenset({1}))
     assert blind_targets([silent, bucket("elsewhere", 50, 50)], frozenset({1})) == {silent.key: MB}
 
 

@@ -191,7 +191,7 @@ def test_the_report_is_until_the_end_of_the_hour_in_which_the_tables_end(
 def test_what_a_command_says_is_kept_with_its_exit_code(tmp_path: Path) -> None:
     done = carry_out(["rollup", "verify", "--store", "ftp://nowhere"], tmp_path)
     assert (done.words, done.exit_code) == ("tidegate rollup verify --store ftp://nowhere", 1)
-    assert done.said[0].startswith("error: ftp://nowhere is no storage")
+    assert done.said[0].startswith("error: ftp://nowhere is not a storage address")
 
 
 def test_one_that_does_not_end_is_ended_and_has_no_exit_code(

@@ -34,7 +34,7 @@ class Sample:
         return document
 
 
-class _TextForTimes(yaml.SafeLoader):
+class _TextForTimes(yaml.CSafeLoader):
     """A YAML loader that leaves times as text, as JSON has them."""
 
 

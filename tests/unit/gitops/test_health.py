@@ -67,7 +67,7 @@ def test_the_reasons_that_a_script_names_are_the_operators(script: Any) -> None:
 
 @each_kind
 @pytest.mark.parametrize("truth", ["False", "Unknown"])
-def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(
+def test_what_is_not_ready_is_never_shown_healthy_but_an_override_at_rest(
     kind: str, truth: str
 ) -> None:
     shown = {
@@ -75,7 +75,7 @@ def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(
         for reason in Reason
     }
     assert {reason for reason, status in shown.items() if status == "Healthy"} == (
-        {Reason.OVERRIDE_EXPIRED} if kind == "QuotaOverride" else set()
+        {Reason.OVERRIDE_EXPIRED, Reason.OVERRIDE_SCHEDULED} if kind == "QuotaOverride" else set()
     )
     assert set(shown.values()) <= {"Healthy", "Progressing", "Suspended", "Degraded"}
 

@@ -288,6 +288,6 @@ def test_a_fetch_that_is_delayed_for_too_long_says_whose_quota_it_is() -> None:
     with pytest.raises(Lost) as caught:
         log._fetched(("kafka", 9092), 3)
     assert str(caught.value) == (
-        "a broker throttles Tidegate's own login for 30.0 s by a quota, and gave nothing of topic "
-        "ledger; that login needs a quota that leaves it room"
+        "a broker throttles Tidegate's own login for 30.0 s by a quota, and returned nothing from "
+        "topic ledger; that login needs a quota that leaves it room"
     )

@@ -187,7 +187,7 @@ def test_nothing_is_committed_to_a_topic_that_was_made_again(brokers: Brokers) -
     log.become_writer()
     log.news()
     brokers.topic_id = UUID(int=2)
-    with pytest.raises(Lost, match="made again"):
+    with pytest.raises(Lost, match="deleted or recreated"):
         log.commit([(b"claim", b"{}")])
 
 

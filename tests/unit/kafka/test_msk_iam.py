@@ -18,7 +18,7 @@ from tidegate.kafka.protocol import metadata
 from tidegate.kafka.settings import KafkaConnection, TlsFiles, TokenLogin
 from tidegate.kafka.tokens import KeptTokens
 from tidegate.observe.connections import brokers_connection
-from tidegate.observe.trust import Secrets
+from tidegate.observe.secrets_and_hosts import Secrets
 from tidegate.resources.policy import KafkaCluster
 
 REGION = "eu-central-1"

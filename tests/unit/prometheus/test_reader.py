@@ -27,7 +27,7 @@ from tidegate.prometheus.settings import (
     Queries,
 )
 from tidegate.prometheus.sources import source_labels
-from tidegate_logic.model import Direction, Entity, Readings
+from tidegate_logic.model import BackgroundKind, Direction, Entity, Readings
 from tidegate_logic.reasons import Reason
 
 NOW = 1000.0
@@ -88,10 +88,29 @@ def test_a_whole_answer_gives_nics_and_clients_with_their_times_and_no_problem()
     assert readings.problems == ()
     assert (readings.read_at_seconds, readings.scrape_seconds) == (NOW, 15)
     assert {key: spans[-1].bytes_per_second for key, spans in readings.nic.items()} == {
-        (broker, way): 100.0 for broker in (1, 2) for way in Direction
+        (broker, way): 100.0 for broker in (1, 2) for way in Direction.COMBINED.parts
     }
     bob = readings.clients[Entity("bob"), 1, Direction.EGRESS]
     assert (bob.at_seconds, bob.bytes_per_second, bob.throttle_milliseconds) == (985, 70.0, 12.5)
+
+
+def test_bytes_of_tiered_storage_are_read_where_they_are_wanted_and_a_gap_is_no_problem() -> None:
+    def respond(request: Request) -> None:
+        if "RemoteCopy" not in request.server.seen[-1].query:
+            is_fetch = "RemoteFetch" in request.server.seen[-1].query
+            answering({**WHOLE, metric(request): []} if is_fetch else WHOLE)(request)
+            return
+        answering({metric(request): [of_broker(1, NIC)]})(request)
+
+    readings, server = read(respond, background=True)
+    assert readings.problems == ()
+    assert {key: spans[-1].bytes_per_second for key, spans in readings.background.items()} == {
+        (1, BackgroundKind.REMOTE_COPY): 100.0
+    }
+    asked = [seen.query for seen in server.seen if "Remote" in seen.query]
+    assert len(asked) == 2
+    assert all(re.search("kafka_broker_remote(copy|fetch)bytes_total", one) for one in asked)
+    assert not [seen for seen in read(answering(WHOLE))[1].seen if "Remote" in seen.query]
 
 
 def test_a_throttle_time_that_is_missing_is_not_zero() -> None:

@@ -130,6 +130,21 @@ def test_what_is_asked_keeps_to_one_cluster_and_to_small_answers(history: UsageH
     assert sorted(one.start for one in means)[0] == PERIOD.start_seconds
 
 
+def test_a_client_of_this_hour_is_found_in_a_week_and_another_that_is_gone_since(
+    history: UsageHistory,
+) -> None:
+    """Whole hours are looked at, and neither has one of the last."""
+    hour = PERIOD.end_seconds - PERIOD.end_seconds % HOUR
+    young = between(hour, PERIOD.end_seconds)
+    gone = between(hour - DAY - HOUR, hour - DAY)
+    history.add("fetched", young, broker="2", user="ann", instance="k2:9404", **MINE)
+    history.add("produced", gone, broker="3", user="ann", instance="k3:9404", **MINE)
+    reading = read(history)
+    assert reading.clients[ANN, FETCH].broker == 2
+    assert reading.clients[ANN, PRODUCE].broker == 3
+    assert reading.problems == ()
+
+
 def test_many_clients_are_asked_for_in_shorter_pieces_and_by_groups(
     history: UsageHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +233,7 @@ def test_too_many_pieces_without_an_answer_are_an_error(history: UsageHistory) -
         return True
 
     history.refuse = partial
-    with pytest.raises(Incomplete, match="6 parts of the usage were not to be had"):
+    with pytest.raises(Incomplete, match="6 parts of the usage could not be read"):
         read(history)
 
 

@@ -142,3 +142,16 @@ def test_the_samples_episode_has_its_broker_its_levels_and_its_mutes() -> None:
         8.851,
         41_500_000.0,
     )
+
+
+def test_a_round_for_both_directions_is_the_cause_of_a_throttle_in_either() -> None:
+    cut = write_line(10, "a", 100, 50)
+    nic = {"id": 2, "need": 25.0, "nic": 120.0, "threshold": 100}
+    round_line = {**cut, "kind": "round", "dir": "combined", "brokers": [nic]}
+    effect = {**cut, "kind": "effect", "dir": "combined", "entities": [{"observedMute_s": 9.0}]}
+    produce = {**cut, "key": "producer_byte_rate"}
+    found = episodes(round_line, cut, produce, effect)
+    assert {one.direction for one in found} == {"fetch", "produce"}
+    assert {(one.brokers, one.most_over_rate, one.observed_mute_seconds) for one in found} == {
+        ("2", 20.0, 9.0)
+    }

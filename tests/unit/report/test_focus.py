@@ -214,6 +214,14 @@ def test_labels_are_tags_and_a_resource_has_one_name() -> None:
     assert all(len(found) == 1 for found in names.values())
 
 
+def test_the_budget_of_a_member_is_a_tag() -> None:
+    used = [{"user": "a", "bytes": 1, "labels": '{"tidegate.io/budget":"search"}'}]
+    card = RateCard.flat({"fetch": Decimal(1)}, "EUR")
+    figures = figures_of(small_request(used, rate_card=card))
+    (row,) = focus_table(figures, issuer="x").to_pylist()
+    assert json.loads(row["Tags"]) == {"tidegate.io/budget": "search"}
+
+
 def test_csv_has_the_rows_of_parquet_in_the_formats_of_the_specification() -> None:
     stored = pq.read_table(pa.BufferReader(parquet_bytes(TABLE)))
     assert stored.equals(TABLE)

@@ -95,7 +95,7 @@ def test_a_card_has_its_rates_in_order_of_their_days(tmp_path: Path) -> None:
         ),
         ("currency: EUR\nrates: [{from: 2026-02-30, perGiB: {fetch: '1'}}]", "day is out of range"),
         ("- 1", ""),
-        ("{", "no YAML"),
+        ("{", "is not YAML"),
     ],
 )
 def test_a_wrong_card_is_refused_by_the_field(tmp_path: Path, wrong: str, named: str) -> None:

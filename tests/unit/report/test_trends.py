@@ -40,6 +40,22 @@ def test_a_period_before_that_is_not_whole_is_compared_with_nothing_and_that_is_
     assert "is not wholly in the tables" in page_html(figures)
 
 
+def test_budgets_have_lines_without_being_asked_for_and_only_where_there_are_some() -> None:
+    in_budget = '{"team":"shop","tidegate.io/budget":"search"}'
+    used = [{"user": "a", "bytes": 150, "labels": in_budget}, {"user": "new", "bytes": 50}]
+    figures = figures_of(small_request(used, by_labels=("team",)))
+    assert [(one.label, one.value, one.bytes) for one in figures.labels] == [
+        ("team", "shop", 150),
+        ("team", "", 50),
+        ("tidegate.io/budget", "search", 150),
+        ("tidegate.io/budget", "", 50),
+    ]
+    assert "By team, budget</h2>" in page_html(figures)
+    asked = figures_of(small_request(used, by_labels=("tidegate.io/budget",)))
+    assert len(asked.labels) == 2
+    assert figures_of(small_request([{"user": "new", "bytes": 50}])).labels == ()
+
+
 def days(weeks: Sequence[int], today: int | None, **row: Any) -> tuple[UnusualDay, ...]:
     """The findings on a day with `today` GiB, the same weekday before it with those of `weeks`."""
     moved = {START_MS: today}

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.unit.resources.documents import ABSENT, Document, member, override, policy, queue, tier
+from tests.unit.resources.documents import (
+    ABSENT,
+    NIGHTS,
+    Document,
+    budget,
+    member,
+    override,
+    policy,
+    queue,
+    tier,
+)
 from tidegate.errors import InvalidResource
 from tidegate.resources import parse_object
 
@@ -480,7 +490,7 @@ LOGINS = (
         "a token file that is a path",
         policy({"kafka.authentication": {"type": "oauthbearer", "accessTokenFile": "../token"}}),
         "spec.kafka.authentication.accessTokenFile",
-        "it is no path",
+        "it is not a path",
     ),
     BadInput(
         "an extension that replaces the token",
@@ -519,10 +529,19 @@ LOGINS = (
         "tls is required with a login by tokens",
     ),
     BadInput(
-        "a token file of the operator for forwarders",
-        queue({"authentication": {"type": "oauthbearer", "accessTokenFile": "kafka"}}),
+        "a role of AWS for forwarders",
+        queue(
+            {
+                "authentication": {
+                    "type": "aws-msk-iam",
+                    "region": "eu-central-1",
+                    "roleArn": _ROLE,
+                    "accessTokenFile": "aws",
+                }
+            }
+        ),
         "spec.authentication",
-        "authentication.accessTokenFile is for policies",
+        "authentication.roleArn is for policies",
     ),
     BadInput(
         "a login that brokers do not have",
@@ -618,6 +637,9 @@ LOGINS = (
         "url must begin with https:// with authentication.certificateAndKey",
     ),
 )
+
+NIGHT = {"from": "22:00", "to": "06:00"}
+EGRESS = {"egress": {"limit": "1G"}}
 
 METRICS_AND_BROKERS = (
     BadInput(
@@ -790,6 +812,100 @@ METRICS_AND_BROKERS = (
         policy({"brokers.overrides.0": {"ids": [1]}}),
         "spec.brokers.overrides[0]",
     ),
+    *(
+        BadInput(
+            f"schedule {case}", policy({"brokers": brokers}), f"spec.brokers.{place}", *server_says
+        )
+        for case, brokers, place, *server_says in (
+            ("of nothing", {**EGRESS, "schedules": [NIGHT]}, "schedules[0]"),
+            (
+                "without a limit",
+                {**EGRESS, "schedules": [{**NIGHT, "egress": {}}]},
+                "schedules[0].egress.limit",
+                "Required value",
+            ),
+            (
+                "above the capacity",
+                {
+                    "egress": {"limit": "1G", "capacity": "2G"},
+                    "schedules": [{**NIGHT, "egress": {"limit": "3G"}}],
+                },
+                "schedules",
+            ),
+            (
+                "of both directions beside one",
+                {**EGRESS, "schedules": [{**NIGHT, "combined": {"limit": "1G"}}]},
+                "schedules",
+            ),
+            (
+                "of one direction beside both",
+                {
+                    "combined": {"limit": "1G"},
+                    "schedules": [{**NIGHT, "egress": {"limit": "1G"}}],
+                },
+                "schedules",
+            ),
+            (
+                "at half past 25",
+                {**EGRESS, "schedules": [{**NIGHT, **EGRESS, "to": "25:30"}]},
+                "schedules[0].to",
+            ),
+            (
+                "that is ready some time",
+                {**EGRESS, "schedules": [{**NIGHT, **EGRESS, "ready": "Soon"}]},
+                "schedules[0].ready",
+                'supported values: "Before", "At"',
+            ),
+        )
+    ),
+    *(
+        BadInput(f"combined {case}", policy({"brokers": brokers}), place)
+        for case, brokers, place in (
+            (
+                "beside egress",
+                {"combined": {"limit": "1G"}, "egress": {"limit": "1G"}},
+                "spec.brokers.combined",
+            ),
+            (
+                "beside ingress in an override",
+                {
+                    "combined": {"limit": "1G"},
+                    "overrides": [
+                        {"ids": [1], "combined": {"limit": "1G"}, "ingress": {"limit": "1G"}}
+                    ],
+                },
+                "spec.brokers.overrides[0].combined",
+            ),
+            (
+                "overridden by a direction",
+                {
+                    "combined": {"limit": "1G"},
+                    "overrides": [{"ids": [1], "egress": {"limit": "1G"}}],
+                },
+                "spec.brokers.overrides",
+            ),
+            (
+                "that overrides a direction",
+                {
+                    "egress": {"limit": "1G"},
+                    "overrides": [{"ids": [1], "combined": {"limit": "1G"}}],
+                },
+                "spec.brokers.overrides",
+            ),
+            ("of nothing", {"combined": {}}, "spec.brokers.combined"),
+            (
+                "above its capacity",
+                {"combined": {"limit": "2G", "capacity": "1G"}},
+                "spec.brokers.combined.limit",
+            ),
+            ("of zero", {"combined": {"limit": "0"}}, "spec.brokers.combined.limit"),
+            (
+                "in an unknown unit",
+                {"combined": {"limit": "1000Mbit"}},
+                "spec.brokers.combined.limit",
+            ),
+        )
+    ),
 )
 
 MOTION = (
@@ -944,6 +1060,38 @@ REPLICATION = (
         "replication that follows unknown load",
         policy({"metrics": ABSENT, "rollup": ABSENT}),
         "spec.replication",
+    ),
+    BadInput("empty background", policy({"background": {}}), "spec.background"),
+    BadInput(
+        "background that follows unknown limits",
+        policy({"brokers": ABSENT, "replication": ABSENT}),
+        "spec.background",
+    ),
+    BadInput(
+        "a fixed copy without the rate",
+        policy({"background.remoteCopy": {"mode": "Fixed"}}),
+        "spec.background.remoteCopy.rate",
+    ),
+    BadInput(
+        "a smallest rate of copies above the largest",
+        policy({"background.remoteCopy.rate": {"min": "2M", "max": "1M"}}),
+        "spec.background.remoteCopy.rate.min",
+    ),
+    BadInput(
+        "a priority of fixed fetches",
+        policy({"background.remoteFetch.priority": "L1"}),
+        "spec.background.remoteFetch.priority",
+    ),
+    BadInput(
+        "log directories that follow a NIC",
+        policy({"background.logDirs.mode": "Follow"}),
+        "spec.background.logDirs.mode",
+        server_says="Unsupported value",
+    ),
+    BadInput(
+        "log directories that are off with a rate",
+        policy({"background.logDirs.mode": "Off"}),
+        "spec.background.logDirs.rate",
     ),
 )
 
@@ -1180,7 +1328,42 @@ MOMENTS = (
     _moment("in other digits", "٢٠٢٦-11-30T06:00:00Z"),
 )
 
+RECURRING = {"expiresAt": ABSENT, "recurrence": NIGHTS}
 BAD_OVERRIDES = (
+    BadInput("override with two ends", override({"recurrence": NIGHTS}), "spec.recurrence"),
+    BadInput(
+        "start at the end",
+        override({"startsAt": "2026-11-30T07:00:00+01:00"}),
+        "spec.startsAt",
+    ),
+    BadInput(
+        "start at the end of what comes back",
+        override({**RECURRING, "startsAt": NIGHTS["until"]}),
+        "spec.startsAt",
+    ),
+    BadInput("start in a word", override({"startsAt": "tonight"}), "spec.startsAt"),
+    BadInput(
+        "what comes back without an end",
+        override({**RECURRING, "recurrence.until": ABSENT}),
+        "spec.recurrence.until",
+        server_says="Required value",
+    ),
+    BadInput(
+        "what comes back without a time of day",
+        override({**RECURRING, "recurrence.from": ABSENT}),
+        "spec.recurrence.from",
+        server_says="Required value",
+    ),
+    BadInput(
+        "what comes back at half past 25",
+        override({**RECURRING, "recurrence.to": "25:30"}),
+        "spec.recurrence.to",
+    ),
+    BadInput(
+        "what comes back in a zone with a space",
+        override({**RECURRING, "recurrence.timeZone": "Europe Berlin"}),
+        "spec.recurrence.timeZone",
+    ),
     BadInput("override without a target", override({"target": {}}), "spec.target"),
     BadInput(
         "override for a level and a user",
@@ -1248,7 +1431,6 @@ BAD_OVERRIDES = (
         "override without an end",
         override({"expiresAt": ABSENT}),
         "spec.expiresAt",
-        server_says="Required value",
     ),
     BadInput(
         "list for an end",
@@ -1474,4 +1656,47 @@ BAD_QUEUES = (
 )
 
 
-BAD_INPUT = (*BAD_TIERS, *BAD_POLICIES, *BAD_OVERRIDES, *BAD_ROLLUPS, *BAD_QUEUES)
+BAD_BUDGETS = (
+    BadInput(
+        "budget without a policy", budget({"policyRef": ABSENT}), "spec.policyRef", "Required"
+    ),
+    BadInput("budget without a total", budget({"total": ABSENT}), "spec.total", "Required"),
+    BadInput("total of nothing", budget({"total": {}}), "spec.total"),
+    BadInput("total of 0", budget({"total.fetch": "0"}), "spec.total.fetch"),
+    BadInput("members of nothing", budget({"members": {}}), "spec.members"),
+    BadInput(
+        "no label in a selector",
+        budget({"members.selector.matchLabels": {}}),
+        "spec.members.selector.matchLabels",
+        server_says="at least 1",
+    ),
+    BadInput(
+        "tier twice in a budget",
+        budget({"members.tiers": ["reporting", "reporting"]}),
+        "spec.members.tiers",
+        server_says="Duplicate value",
+    ),
+    BadInput("parent without a name", budget({"parent": {}}), "spec.parent.name", "Required"),
+    BadInput(
+        "minimum of more than all",
+        budget({"share.minimumPercent": 101}),
+        "spec.share.minimumPercent",
+        server_says="less than or equal to 100",
+    ),
+    BadInput(
+        "weight of 0",
+        budget({"share.weight": 0}),
+        "spec.share.weight",
+        server_says="greater than or equal to 1",
+    ),
+)
+
+
+BAD_INPUT = (
+    *BAD_TIERS,
+    *BAD_POLICIES,
+    *BAD_OVERRIDES,
+    *BAD_ROLLUPS,
+    *BAD_QUEUES,
+    *BAD_BUDGETS,
+)

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from tests.unit.resources.documents import ABSENT, Document, override, policy, queue, tier
+from tests.unit.resources.documents import ABSENT, Document, budget, override, policy, queue, tier
 from tidegate.errors import InvalidResource
 from tidegate.resources import parse_object
 
@@ -120,7 +120,7 @@ def _apart(changes: Mapping[str, object]) -> bool:
 
 def bent_objects() -> st.SearchStrategy[Document]:
     """Objects of each kind, sound or not."""
-    return st.one_of(bent(policy), bent(tier), overrides(), bent(queue))
+    return st.one_of(bent(policy), bent(tier), overrides(), bent(queue), bent(budget))
 
 
 def refusal_of_model(document: Document) -> str | None:

@@ -79,6 +79,17 @@ _POLICY: Document = {
             "egress": {"limit": "1250M", "capacity": "3125M"},
             "ingress": {"limit": "1250M", "capacity": "3125M"},
             "overrides": [{"ids": [7, 8], "egress": {"limit": "3125M"}}],
+            "schedules": [
+                {
+                    "days": ["Mon", "Tue"],
+                    "from": "22:00",
+                    "to": "06:00",
+                    "timeZone": "Europe/Berlin",
+                    "egress": {"limit": "600M"},
+                    "ingress": {"limit": "3125M"},
+                    "ready": "Before",
+                }
+            ],
         },
         "allowedTiers": {
             "namespaces": "Selector",
@@ -115,6 +126,11 @@ _POLICY: Document = {
             },
             "recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": "50M"}},
             "cleanUpLeftovers": False,
+        },
+        "background": {
+            "remoteCopy": {"mode": "Follow", "priority": "L2", "rate": {"min": "10M"}},
+            "remoteFetch": {"mode": "Fixed", "rate": {"max": "100M"}},
+            "logDirs": {"mode": "Fixed", "rate": {"max": "50M"}},
         },
         "rollup": {
             "intervalSeconds": 3600,
@@ -199,6 +215,14 @@ _TIER: Document = {
     },
 }
 
+NIGHTS: Document = {
+    "days": ["Mon", "Tue"],
+    "from": "22:00",
+    "to": "06:00",
+    "timeZone": "Europe/Berlin",
+    "until": "2027-03-31T22:00:00Z",
+}
+
 _OVERRIDE: Document = {
     "apiVersion": "tidegate.io/v1alpha1",
     "kind": "QuotaOverride",
@@ -208,6 +232,7 @@ _OVERRIDE: Document = {
         "target": {"user": "reports", "clientId": "nightly"},
         "action": "SetRates",
         "rates": {"perPartition": {"fetch": "20Mi", "produce": "20Mi"}},
+        "startsAt": "2026-11-29T22:00:00Z",
         "expiresAt": "2026-11-30T06:00:00Z",
         "reason": "backfill agreed with the orders team",
     },
@@ -255,6 +280,20 @@ _QUEUE: Document = {
 }
 
 
+_BUDGET: Document = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "BandwidthBudget",
+    "metadata": {"name": "search", "namespace": "streaming"},
+    "spec": {
+        "policyRef": {"name": "orders"},
+        "total": {"fetch": "120M", "produce": "60M"},
+        "members": {"selector": {"matchLabels": {"team": "search"}}, "tiers": ["reporting"]},
+        "parent": {"name": "retail"},
+        "share": {"minimumPercent": 5, "weight": 1},
+    },
+}
+
+
 def policy(changes: Mapping[str, object] | None = None) -> Document:
     """A sound policy that uses every field; `changes` maps dotted paths below spec to values,
     ABSENT to leave out.
@@ -277,6 +316,11 @@ def override(changes: Mapping[str, object] | None = None) -> Document:
 def queue(changes: Mapping[str, object] | None = None) -> Document:
     """A sound queue that uses every field; `changes` as for `policy`."""
     return _changed(_QUEUE, changes or {})
+
+
+def budget(changes: Mapping[str, object] | None = None) -> Document:
+    """A sound budget that uses every field; `changes` as for `policy`."""
+    return _changed(_BUDGET, changes or {})
 
 
 def _changed(document: Document, changes: Mapping[str, object]) -> Document:

@@ -1,6 +1,16 @@
 """Sound objects that ask much of a schema: models and API servers accept each."""
 
-from tests.unit.resources.documents import ABSENT, Document, member, override, policy, queue, tier
+from tests.unit.resources.documents import (
+    ABSENT,
+    NIGHTS,
+    Document,
+    budget,
+    member,
+    override,
+    policy,
+    queue,
+    tier,
+)
 
 SOUND: dict[str, Document] = {
     "a policy that uses every field": policy(),
@@ -28,6 +38,25 @@ SOUND: dict[str, Document] = {
             },
         },
     },
+    "schedules of both directions as one": policy(
+        {
+            "brokers": {
+                "combined": {"limit": "1G"},
+                "schedules": [{"from": "00:00", "to": "00:00", "combined": {"limit": "2G"}}],
+            }
+        }
+    ),
+    "a limit at night alone": policy(
+        {
+            "brokers": {
+                "egress": {"capacity": "2G"},
+                "schedules": [
+                    {"from": "22:00", "to": "06:00", "egress": {"limit": "1G"}},
+                    {"from": "02:00", "to": "04:00", "ingress": {"limit": "1G"}},
+                ],
+            }
+        }
+    ),
     "a tier that uses every field": tier(),
     "an exempt member": tier(
         {"level": "L0", "throttledRates": ABSENT, "members": [member("free")]}
@@ -60,7 +89,18 @@ SOUND: dict[str, Document] = {
     "an end with a fraction and an offset": override(
         {"expiresAt": "2028-02-29T23:59:59.123456789+02:00"}
     ),
-    "an end that is over": override({"expiresAt": "2001-01-01T00:00:00Z"}),
+    "an end that is over": override({"startsAt": ABSENT, "expiresAt": "2001-01-01T00:00:00Z"}),
+    "a start before the end by its offset alone": override(
+        {"startsAt": "2026-11-30T06:30:00+01:00", "expiresAt": "2026-11-30T06:00:00Z"}
+    ),
+    "an override that comes back": override({"expiresAt": ABSENT, "recurrence": NIGHTS}),
+    "an override that comes back at every time": override(
+        {
+            "startsAt": ABSENT,
+            "expiresAt": ABSENT,
+            "recurrence": {"from": "00:00", "to": "00:00", "until": NIGHTS["until"]},
+        }
+    ),
     "every topic": tier({"members.0.topics": ["*"]}),
     "tokens of an endpoint": policy(
         {
@@ -103,6 +143,10 @@ SOUND: dict[str, Document] = {
                 },
             }
         }
+    ),
+    "a budget that uses every field": budget(),
+    "a budget of budgets": budget(
+        {"members": ABSENT, "parent": ABSENT, "share": ABSENT, "total.produce": ABSENT}
     ),
     "a queue that uses every field": queue(),
     "a queue that needs only what has no default": queue(

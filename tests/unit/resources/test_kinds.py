@@ -11,7 +11,7 @@ import yaml
 
 from tests.goldens.golden import numbers
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
-from tests.unit.resources.documents import ABSENT, member, override, policy, queue, tier
+from tests.unit.resources.documents import ABSENT, budget, member, override, policy, queue, tier
 from tidegate.errors import InvalidResource
 from tidegate.resources import (
     BrokerBandwidthPolicy,
@@ -237,8 +237,8 @@ def test_what_must_hold_reads_like_this(golden: Callable[[str], None]) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [policy(), tier(), override(), queue()],
-    ids=["policy", "tier", "override", "queue"],
+    [policy(), tier(), override(), queue(), budget()],
+    ids=["policy", "tier", "override", "queue", "budget"],
 )
 def test_the_sound_objects_that_the_table_bends_are_accepted(document: dict[str, object]) -> None:
     assert parse_object(document, strict=True).metadata.namespace == "streaming"
@@ -297,10 +297,9 @@ def test_what_is_applied_first_only_looks_and_has_what_throttling_needs() -> Non
 
 def test_no_example_changes_its_meaning_as_time_passes() -> None:
     """An end in the future would be in the past one day, so the override of the example is over."""
-    ends = [
-        document["spec"]["expiresAt"] for document in OURS if document["kind"] == "QuotaOverride"
-    ]
-    assert ends == ["2000-01-01T00:00:00Z"]
+    specs = [document["spec"] for document in OURS if document["kind"] == "QuotaOverride"]
+    ends = [spec.get("expiresAt") or spec["recurrence"]["until"] for spec in specs]
+    assert ends == ["2000-01-01T00:00:00Z"] * 2
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

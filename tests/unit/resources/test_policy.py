@@ -145,6 +145,16 @@ def test_an_override_replaces_only_what_it_names(
     assert (rates(LIMITS.egress_of(broker)), rates(LIMITS.ingress_of(broker))) == (egress, ingress)
 
 
+def test_an_override_of_a_combined_limit_keeps_the_capacity_of_all() -> None:
+    limits = BrokerLimits.model_validate_json(
+        """{
+        "combined": {"limit": "2k", "capacity": "9k"},
+        "overrides": [{"ids": [7], "combined": {"limit": "3k"}}]}"""
+    )
+    assert [rates(limits.combined_of(broker)) for broker in (1, 7)] == [(2000, 9000), (3000, 9000)]
+    assert limits.egress_of(7) is None
+
+
 def rates(limits: NicLimits | None) -> Rates:
     return (None, None) if limits is None else (limits.limit, limits.capacity)
 

@@ -21,10 +21,11 @@ from tidegate.rollup.entities import (
     tiers_of,
     write_entities,
 )
+from tidegate.rollup.labels import BUDGET_LABEL
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.format import Owner, UsageDamaged, decode
 from tidegate.rollup.terms.sources import PolicyMember, PolicyTerms, Trail, read_trail
-from tidegate_logic.model import Entity, Level, Member, Policy, Tier
+from tidegate_logic.model import Budget, Entity, Level, Member, Policy, Tier
 
 NOON = 1_795_219_200_000 + 12 * HOUR_MS
 MINUTE = 60_000
@@ -184,6 +185,59 @@ def labelled(**teams: str) -> Sequence[PolicyMember]:
         for user, team in teams.items()
     )
     return PolicyTerms.of(Policy("ns/shop", "uid"), [Tier("ns/gold", Level.L2, found)]).members
+
+
+SEARCH = Budget("ns/search", {}, labels=frozenset({("team", "search")}))
+LATER = Budget("ns/later", {}, tiers=frozenset({"ns/gold"}))
+
+
+def budgeted(*budgets: Budget, known: bool = True) -> PolicyTerms:
+    """Alice of team search and bob of none, in one tier, under these budgets."""
+    found = (
+        Member("alice", Entity("alice"), labels=(("team", "search"),)),
+        Member("bob", Entity("bob")),
+    )
+    gold = Tier("ns/gold", Level.L2, found)
+    return PolicyTerms.of(Policy("ns/shop", "uid"), [gold], budgets=budgets if known else None)
+
+
+def budgets_of(members: Sequence[PolicyMember]) -> list[str | None]:
+    return [dict(one.member.labels).get(BUDGET_LABEL) for one in members]
+
+
+def test_a_member_has_its_budget_as_a_label_and_of_two_the_older_one() -> None:
+    assert budgets_of(budgeted(SEARCH).members) == ["search", None]
+    assert budgets_of(budgeted(SEARCH, LATER).members) == ["search", "later"]
+    assert budgets_of(budgeted(LATER, SEARCH).members) == ["later", "later"]
+    assert dict(budgeted(SEARCH).members[0].member.labels)["team"] == "search"
+
+
+def test_without_budgets_labels_are_those_of_the_tiers() -> None:
+    assert budgets_of(budgeted().members) == [None, None]
+    assert Entities().seen(budgeted().members, NOON, NO_TRAIL).memberships[1].labels == "{}"
+
+
+def test_a_budget_counts_from_the_run_that_saw_it_to_the_one_that_did_not() -> None:
+    with_it, without = budgeted(SEARCH).members, budgeted().members
+    entities = (
+        Entities()
+        .seen(without, NOON, NO_TRAIL)
+        .seen(with_it, NOON + 2 * HOUR_MS, NO_TRAIL)
+        .seen(without, NOON + 4 * HOUR_MS, NO_TRAIL)
+    )
+    found = [
+        budgets_of(entities.at_end_of(NOON + hours * HOUR_MS, without))[0] for hours in (2, 3, 5)
+    ]
+    assert found == [None, "search", None]
+
+
+def test_budgets_that_are_not_known_stay_as_they_were() -> None:
+    entities = Entities().seen(budgeted(SEARCH).members, NOON, NO_TRAIL)
+    unknown = budgeted(known=False)
+    assert not unknown.budgets_known
+    now = entities.in_known_budgets(unknown.members)
+    assert entities.seen(now, NOON + HOUR_MS, NO_TRAIL) == entities
+    assert Entities().in_known_budgets(unknown.members) == list(unknown.members)
 
 
 def teams_at_end_of(entities: Entities, end_ms: int, now: Sequence[PolicyMember]) -> dict[str, str]:

@@ -24,7 +24,7 @@ def cluster(
     capacity = None if capacity_mb is None else round(capacity_mb * MB)
     limits = dict.fromkeys((1, 2), BrokerLimit(None, None, capacity, capacity))
     members = [
-        ((who, way), broker) for who in (ALICE, BOB) for way in Direction for broker in (1, 2)
+        ((who, way), broker) for who in (ALICE, BOB) for way in (OUT, IN) for broker in (1, 2)
     ]
     return SimulatedCluster(limits, WINDOW, members, demands, background)
 
@@ -113,6 +113,19 @@ def test_a_full_nic_is_shared_by_all_and_says_so() -> None:
     assert flow.held_by_contract == flow.held_by_throttle == 0.0
 
 
+def test_a_nic_with_one_capacity_for_both_directions_is_shared_by_both() -> None:
+    demands = [Demand(ALICE, OUT, 1, 60.0 * MB), Demand(BOB, IN, 1, 30.0 * MB)]
+    limits = {1: BrokerLimit(combined=80 * MB, combined_capacity=100 * MB)}
+    members = [((ALICE, OUT), 1), ((BOB, IN), 1)]
+    background = [Background(1, IN, 110.0 * MB)]
+    played = SimulatedCluster(limits, QuotaWindow(), members, demands, background)
+    (second,) = play(played, 1)
+    assert second.carried[1, OUT] == pytest.approx(30 * MB)
+    assert second.carried[1, IN] == pytest.approx((15 + 55) * MB)
+    assert second.through(1, Direction.COMBINED) == pytest.approx(100 * MB)
+    assert second.flows[(ALICE, OUT), 1].held_by_nic == pytest.approx(30 * MB)
+
+
 def test_a_quota_that_leaves_room_on_the_nic_takes_nothing_of_the_others() -> None:
     played = cluster(
         Demand(ALICE, OUT, 1, 90.0 * MB), Demand(BOB, OUT, 1, 50.0 * MB), capacity_mb=100
@@ -162,7 +175,7 @@ DEMANDS = st.builds(
         who, way, broker, rate, begin, begin + 1 + long, None if times is None else times * rate
     ),
     st.sampled_from([ALICE, BOB]),
-    st.sampled_from(list(Direction)),
+    st.sampled_from([OUT, IN]),
     st.sampled_from([1, 2]),
     RATES,
     SECONDS,
@@ -173,7 +186,7 @@ QUOTAS = st.dictionaries(
     st.integers(0, 60),
     st.tuples(
         st.sampled_from([ALICE, BOB]),
-        st.sampled_from(list(Direction)),
+        st.sampled_from([OUT, IN]),
         st.none() | st.integers(MB // 10, 30 * MB),
         st.booleans(),
     ),

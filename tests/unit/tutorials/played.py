@@ -15,7 +15,14 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tests.unit.commands.conftest import Answer, World
 from tests.unit.control.stage import Leaders, Stage
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate.control.runtime import OptionalKind
+from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    ObjectRef,
+)
+from tidegate.kube.cache import relist
 from tidegate_logic.model import (
     ClientRate,
     Direction,
@@ -29,7 +36,7 @@ PAGES = Path(__file__).parents[3] / "docs" / "tutorials"
 FETCH, OUT = QuotaKey.CONSUMER_BYTE_RATE, Direction.EGRESS
 LEADERS = {"orders": {1: 1, 2: 1, 3: 1}}
 BROKERS = (1, 2, 3)
-KINDS = {kind.kind: kind for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS)}
+KINDS = {kind.kind: kind for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, BANDWIDTH_BUDGETS)}
 _SCRAPE_SECONDS = 5.0
 _STARTS = datetime(2026, 11, 23, 9, tzinfo=UTC)
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -51,7 +58,8 @@ class Tutorial:
 
     folder: Path
     given: Iterable[Mapping[str, Any]]
-    demand: dict[str, float] = field(default_factory=dict)  # MB/s of broker 1, by user
+    demand: dict[str, float] = field(default_factory=dict)  # MB/s of all these brokers, by user
+    through: tuple[int, ...] = (1,)
     replication: float = 16.0  # MB/s that leave each broker besides
 
     def __post_init__(self) -> None:
@@ -61,6 +69,7 @@ class Tutorial:
             kubernetes=InMemoryKubernetes(created_at=lambda: _moment(self.stage.now)),
             now=_STARTS.timestamp(),
         )
+        self.stage.world.optional_kinds[BANDWIDTH_BUDGETS] = OptionalKind()
         for document in self.given:
             if document["kind"] not in KINDS:
                 continue  # a load to simulate, which no API server has
@@ -74,11 +83,15 @@ class Tutorial:
     def patch(self, spec: Mapping[str, Any]) -> None:
         self.stage.kubernetes.edit(self.policy, lambda raw: raw["spec"].update(spec))
 
+    def delete(self, found: Mapping[str, Any]) -> None:
+        self.stage.kubernetes.delete(ObjectRef.of(KINDS[found["kind"]], found))
+
     def play(self, seconds: float) -> None:
         """Scrapes and passes every 5 s."""
         for _ in range(int(seconds / _SCRAPE_SECONDS)):
             self.stage.now += _SCRAPE_SECONDS
             self.stage.readings = self.readings()
+            relist(self.stage.cache, self.stage.kubernetes, BANDWIDTH_BUDGETS)
             self.stage.run()
 
     def quota(self, user: str, client_id: str | None = None) -> int | None:
@@ -88,25 +101,27 @@ class Tutorial:
         return None if text is None else int(float(text))
 
     def readings(self) -> Readings:
-        """Three samples of every NIC: broker 1 sends to all clients, the others only replicate."""
-        got = {
-            user: min(wanted * 1e6, self.quota(user) or wanted * 1e6)
-            for user, wanted in self.demand.items()
-        }
+        """Three samples of every NIC: these brokers send to all clients, the others replicate."""
+        each = {user: wanted * 1e6 / len(self.through) for user, wanted in self.demand.items()}
+        got = {user: min(wanted, self.quota(user) or wanted) for user, wanted in each.items()}
         now, carried = self.stage.now, self.replication * 1e6
         nic = {
             (broker, way): tuple(
                 NicSpan(
                     now - _SCRAPE_SECONDS * back,
                     _SCRAPE_SECONDS,
-                    carried + (sum(got.values()) if (broker, way) == (1, OUT) else 0),
+                    carried + (sum(got.values()) if broker in self.through and way is OUT else 0),
                 )
                 for back in (2, 1, 0)
             )
             for broker in BROKERS
-            for way in Direction
+            for way in Direction.COMBINED.parts
         }
-        clients = {(Entity(user), 1, OUT): ClientRate(now, rate, 0.0) for user, rate in got.items()}
+        clients = {
+            (Entity(user), broker, OUT): ClientRate(now, rate, 0.0)
+            for user, rate in got.items()
+            for broker in self.through
+        }
         return Readings(now, _SCRAPE_SECONDS, nic, clients=clients)
 
     def objects(self) -> list[dict[str, Any]]:

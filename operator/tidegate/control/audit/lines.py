@@ -119,7 +119,7 @@ def in_order(trails: Mapping[str, AuditLines]) -> AuditLines:
 
 
 def lines_in(file: Path) -> Sequence[AuditLine]:
-    """All lines of the file that a person named. Raises NotFound where it cannot be read."""
+    """All lines of the file that someone named. Raises NotFound if it cannot be read."""
     try:
         with file.open(encoding="utf-8", errors="replace") as stream:
             return read_lines(stream, Wanted()).lines
@@ -131,7 +131,7 @@ def lines_in(file: Path) -> Sequence[AuditLine]:
 
 
 def _line(text: str) -> AuditLine | None:
-    """The line, or None where it is none of ours or cannot be read."""
+    """The line, or None if it is none of ours or cannot be read."""
     try:
         found = json.loads(text)
     except ValueError:

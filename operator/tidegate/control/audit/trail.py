@@ -288,7 +288,7 @@ def override_line(
     }
     fields |= {
         "exempt": override.exempt,
-        "until": utc(override.expires_at_seconds),
+        "until": utc(override.until_seconds(place.at_seconds)),
         "why": override.reason,
     }
     return place.line("override", **fields, entities=[str(entity) for entity in entities])
@@ -421,7 +421,7 @@ def _rate(step: ThrottleStep, readings: Readings | None) -> float | None:
 
 
 def _sum(rates: Iterable[float]) -> float | None:
-    """None where there is nothing to add up: that is not the same as a rate of zero."""
+    """None if there is nothing to add up: that is not the same as a rate of zero."""
     found = list(rates)
     return sum(found) if found else None
 
@@ -431,7 +431,7 @@ def _sum(rates: Iterable[float]) -> float | None:
 # After a restart a line may come twice. Only the effects of rounds that were under way are lost.
 
 _APPLIED, _REFUSED, _UNKNOWN, _WOULD = "applied", "refused", "unknown", "wouldWrite"
-_THROTTLING = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
+_THROTTLING = frozenset({Reason.THROTTLED, Reason.CALENDAR, Reason.RELAXING, Reason.RELEASED})
 _NEVER_SENT = frozenset({Reason.NOT_LEADER})
 
 
@@ -514,7 +514,7 @@ class PolicyTrail:
             return  # no reading has come yet, so nothing was decided on load
         moved, self._acts = new_acts(throttle, self._acts)
         for record in throttle.rounds:
-            steps = [step for step in moved if step.direction is record.direction]
+            steps = [step for step in moved if step.direction in record.direction.parts]
             news, news_before = _news_of(record), self._last_news.get(record.direction, _AT_REST)
             self._last_news[record.direction] = news
             if steps:

@@ -26,7 +26,7 @@ from tidegate.kube.forwarders import (
     forwarders_name,
 )
 from tidegate.kube.rollup_jobs import is_owned
-from tidegate.observe.trust import Secrets, read_secrets
+from tidegate.observe.secrets_and_hosts import Secrets, read_secrets
 from tidegate.resources.authentication import (
     EXTENSION,
     TOKEN_FIELDS,
@@ -36,7 +36,7 @@ from tidegate.resources.authentication import (
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import DelayQueue
 from tidegate.resources.policy import KafkaCluster
-from tidegate.settings import ForwarderOffer, PolicyBounds
+from tidegate.settings import ForwarderOffer, PodToken, PolicyBounds
 from tidegate_logic.reasons import Reason
 
 NOTHING_STARTS = "no forwarder is started until then"
@@ -60,16 +60,16 @@ def require_login(queue: DelayQueue, kafka: KafkaCluster) -> None:
     if kafka.authentication is not None and spec.authentication is None:
         raise UserActionRequired(
             Reason.LOGIN_MISSING,
-            "The brokers want a login and spec.authentication is unset. Forwarders never use the "
-            "policy's login; create a user for them and name its Secret there. Nothing of the "
-            "queue is started until then",
+            "The brokers require a login, but spec.authentication is unset. Forwarders never use "
+            "the policy's login; create a user for them and name its Secret there. Nothing is "
+            "started for the queue until then",
         )
     if kafka.tls is not None and spec.tls is None:
         raise UserActionRequired(
             Reason.LOGIN_MISSING,
-            "The policy's brokers want TLS and spec.tls is unset. Set it, with the Secret of the "
-            "authority that signed the brokers' certificate (tls: {} trusts the authorities of "
-            "the image). Nothing of the queue is started until then",
+            "The policy's brokers require TLS, but spec.tls is unset. Set it, with the Secret of "
+            "the authority that signed the brokers' certificate (tls: {} trusts the authorities "
+            "of the image). Nothing is started for the queue until then",
         )
 
 
@@ -97,7 +97,7 @@ class ForwarderKeeper:
         """Make the Deployment and its PodDisruptionBudget as the queue wants them.
 
         Raises UserActionRequired for a Secret that is missing or not meant for queues, and for
-        objects of somebody else with their names.
+        objects of someone else with their names.
         """
         secrets = read_secrets(
             self._kubernetes,
@@ -133,9 +133,9 @@ class ForwarderKeeper:
         if found is not None and not is_owned(found, raw["metadata"]["uid"]):
             raise UserActionRequired(
                 Reason.DEPLOYMENT_TAKEN,
-                f"{kind.kind} {metadata['namespace']}/{metadata['name']} is not of this queue, so "
-                "it is left alone and no forwarder is started. Delete or rename it, or give the "
-                "queue another name",
+                f"{kind.kind} {metadata['namespace']}/{metadata['name']} does not belong to this "
+                "queue, so it is left alone and no forwarder is started. Delete or rename it, or "
+                "give the queue another name",
             )
         if found is not None and self._applied.get(key) == (body, _generation(found)):
             return found
@@ -167,9 +167,12 @@ class ForwarderKeeper:
 def pods_of(
     queue: DelayQueue, kafka: KafkaCluster, offer: ForwarderOffer, secrets: Secrets
 ) -> ForwarderPods:
-    """The Pods of a queue. Raises UserActionRequired where a Secret lacks a key."""
+    """The Pods of a queue. Raises UserActionRequired if a Secret lacks a key, or for no token."""
     spec = queue.spec
+    token = _token(queue, offer)
     login, files = _login(spec.authentication, spec.tls, secrets)
+    if token is not None and not files:
+        login = [*login, f"--client-credentials-file={LOGIN_FOLDER}"]
     zookeeper = members_zookeeper(kafka)
     arguments = [
         f"--prefix={queue.prefix}",
@@ -194,6 +197,24 @@ def pods_of(
         (*map(_literal, arguments), "--member=$(POD_NAME)"),
         files,
         {} if resources is None else resources.as_document(),
+        token,
+    )
+
+
+def _token(queue: DelayQueue, offer: ForwarderOffer) -> PodToken | None:
+    """The token that the Pods log in with, if the queue names one."""
+    login, namespace = queue.spec.authentication, queue.metadata.namespace
+    if login is None or login.access_token_file is None:
+        return None
+    for one in offer.tokens:
+        if (one.namespace, one.name) == (namespace, login.access_token_file):
+            return one
+    raise UserActionRequired(
+        Reason.TOKEN_UNAVAILABLE,
+        f"Namespace {namespace} has no token {login.access_token_file} (accessTokenFile)",
+        consequence=NOTHING_STARTS,
+        advice="Ask the owner of the operator to add it to the chart's operator.tokens, with its "
+        "audience.",
     )
 
 
@@ -293,8 +314,8 @@ def _authority(tls: Tls, secrets: Secrets) -> list[tuple[str, str]]:
         named = ", ".join(f"{name}/{key}" for name, key in found)
         raise UserActionRequired(
             Reason.INVALID_SPEC,
-            f"{len(found)} certificates are trusted ({named}), and forwarders take one. Put "
-            f"them into one key, one after the other; {NOTHING_STARTS}",
+            f"{len(found)} certificates are trusted ({named}), and forwarders accept one. Put them "
+            f"into one key, one after the other; {NOTHING_STARTS}",
         )
     return found
 

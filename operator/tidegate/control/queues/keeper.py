@@ -32,7 +32,7 @@ from tidegate.kafka.zookeeper.writer import delete_all
 from tidegate.kube.api import DELAY_QUEUES, JsonObject, Kubernetes, ObjectRef
 from tidegate.observe.connections import Renewed, brokers_connection
 from tidegate.observe.namespaces import NamespaceLabels
-from tidegate.observe.trust import Secrets, read_secrets
+from tidegate.observe.secrets_and_hosts import Secrets, read_secrets
 from tidegate.queues.names import LevelTopic, QueueNames
 from tidegate.resources.kinds import DelayQueue, parse_queue
 from tidegate.resources.policy import KafkaCluster, PolicySpec
@@ -202,9 +202,8 @@ class QueueKeeper:
         if allowed.selector is None or not allowed.lets_in(self._labels(namespace)):
             raise UserActionRequired(
                 Reason.QUEUE_NOT_ALLOWED,
-                f"Policy {self._key} does not let in DelayQueues of namespace {namespace} "
-                "(spec.allowedTiers); this changes nothing and becomes Ready by itself when it "
-                "does",
+                f"Policy {self._key} does not admit DelayQueues from namespace {namespace} "
+                "(spec.allowedTiers); this object has no effect until it does",
             )
 
     def _with_finalizer(self, raw: JsonObject) -> JsonObject:
@@ -247,14 +246,14 @@ class QueueKeeper:
     ) -> bool:
         """Raise where the prefix is another queue's, or a newer version's.
 
-        False: a queue that is being deleted has nothing there. Where somebody deleted the control
+        False: a queue that is being deleted has nothing there. Where someone deleted the control
         topic, it still has what looks like its own.
         """
         if any(one.version > CLAIM_VERSION for one in claims.values()):
             raise UserActionRequired(
                 Reason.NEWER_VERSION,
-                f"A newer version of Tidegate, or another program, wrote a claim of the prefix "
-                f"{queue.prefix}. Everything of it is left alone; update this operator",
+                "A newer version of Tidegate, or another program, wrote a claim on the prefix "
+                f"{queue.prefix}. This operator leaves the queue alone; upgrade it",
             )
         first = first_claim({uid: one.offset for uid, one in claims.items()})
         if first == str(finding.raw["metadata"]["uid"]):
@@ -318,7 +317,7 @@ class QueueKeeper:
         task: QueueTask,
     ) -> QueueFinding:
         """Announce to forwarders when to wait, where that has changed or is old."""
-        spec, helps = queue.spec.shift, waiting_helps(task.policy.limits)
+        spec, helps = queue.spec.shift, any(map(waiting_helps, task.policy.limits_of_all_times))
         shift = Shift(spec.latest_seconds, spec.rate) if spec is not None and helps else None
         memory = self._memory[str(finding.raw["metadata"]["uid"])]
         announced = topics.claims.pace(names)
@@ -381,7 +380,7 @@ class QueueKeeper:
         """Delete what forwarders leave in ZooKeeper, where they use it."""
         connect = None if self._kafka is None else members_zookeeper(self._kafka)
         if connect is not None:
-            meanwhile = "The queue is let go when it answers."
+            meanwhile = "The queue is released when it answers."
             connection = ZooKeeperConnection(connect, meanwhile=meanwhile)
             with closing(ZooKeeperSession(connection)) as tree:
                 delete_all(tree, names.zookeeper_root, self._may_write)
@@ -418,14 +417,14 @@ def _require_cluster(kafka: KafkaCluster, listing: Listing) -> None:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
             f"The brokers at {kafka.bootstrap_servers} are of cluster {listing.cluster_id}, and "
-            f"spec.kafka.clusterId of the policy is {kafka.cluster_id}. Nothing of the queue is "
+            f"spec.kafka.clusterId of the policy is {kafka.cluster_id}. Nothing about the queue is "
             "changed",
         )
 
 
 def _held_back(policy: Policy) -> tuple[Reason, str] | None:
     if policy.mode is not Mode.ENFORCE:
-        return Reason.OBSERVING, "Mode of the policy is Observe, so nothing is written to Kafka"
+        return Reason.OBSERVING, "The policy's mode is Observe, so nothing is written to Kafka"
     if policy.paused:
         return Reason.PAUSED, "The policy is paused, so nothing is written to Kafka"
     return None

@@ -229,7 +229,8 @@ def _of_error(error: TidegateError) -> Verdict:
 
 def _taken_words(finding: QueueFinding, decision: LevelDecision) -> str:
     texts = [
-        f"topic {finding.prefix}.{level.seconds}.{level.number} is somebody else's: {why}"
+        f"topic {finding.prefix}.{level.seconds}.{level.number} does not belong to this queue: "
+        f"{why}"
         for level, why in decision.taken.items()
     ]
     return (
@@ -360,7 +361,7 @@ def _held(finding: QueueFinding) -> Verdict:
         message = (
             "The policy limits no broker's egress. Messages that wait were produced already, so "
             "spec.shift relieves no limit on ingress, and holds nothing. Remove it, or set an "
-            "egress limit in the policy"
+            "egress or combined limit in the policy"
         )
         return Verdict("Held", Truth.FALSE, Reason.SHIFT_CANNOT_HELP, message)
     pace = finding.pace
@@ -376,5 +377,5 @@ def _held(finding: QueueFinding) -> Verdict:
             f"most. Afterwards they are sent at {rate}"
         )
         return Verdict("Held", Truth.TRUE, Reason.BROKERS_OVER_LIMIT, shortened(message))
-    message = f"Brokers have room again. What has waited is sent at {rate}"
+    message = f"Brokers have room again. Messages that waited are sent at {rate}"
     return Verdict("Held", Truth.TRUE, Reason.SENDING_LATE, message)

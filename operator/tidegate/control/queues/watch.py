@@ -139,7 +139,7 @@ class _Round:
             log.exception("Look at queues abandoned", policy=self._key)
             bug = TidegateError(
                 Reason.INTERNAL_ERROR,
-                f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again",
+                f"A bug in Tidegate, {type(error).__name__}: {error}. Tidegate retries",
             )
             found = [QueueFinding(raw, trouble=bug) for raw in task.queues]
         if self._ended or not self._dependencies.may_write():

@@ -58,7 +58,7 @@ def stalled(of: Verdict) -> Verdict:
     if of.status is Truth.FALSE and of.reason in STALLED:
         return Verdict("Stalled", Truth.TRUE, of.reason, of.message)
     return Verdict(
-        "Stalled", Truth.FALSE, of.reason, "Tidegate goes on by itself; see the condition Ready"
+        "Stalled", Truth.FALSE, of.reason, "Tidegate resumes automatically; see the condition Ready"
     )
 
 
@@ -88,6 +88,8 @@ _ALL_KNOWN = "The load of every live broker is known"
 _NOT_MEASURED = "The policy names no metrics, so no broker's load is read"
 # rates of clients are not needed to decide whether a broker is over its limit
 _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
+# no cause of a load that is not known
+_OF_NO_NIC = frozenset({Reason.CLIENTS_NOT_NAMED, Reason.NOT_READ_DIRECTLY})
 
 
 def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
@@ -106,7 +108,7 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
         )
     if readings is None:
         return Verdict(
-            _TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet"
+            _TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has arrived yet"
         )
     if result.decision.watched is None:
         holds = result.decision.holds
@@ -114,7 +116,7 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
             _TYPE,
             Truth.UNKNOWN,
             holds[0].reason if holds else Reason.STARTING,
-            "Not judged now: which brokers are live is not known",
+            "Not judged now: it is unknown which brokers are live",
         )
     unknown = [
         nic
@@ -128,9 +130,10 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
         for problem in readings.problems
         if problem.reason not in _OF_CLIENTS and _matters(problem, limited)
     ]
-    problems.sort(key=lambda problem: problem.reason is Reason.CLIENTS_NOT_NAMED)  # no NIC's cause
+    problems.sort(key=lambda problem: problem.reason in _OF_NO_NIC)
     if unknown:
-        return _not_fresh(problems, unknown)
+        causes = [one for one in problems if one.reason is not Reason.NOT_READ_DIRECTLY]
+        return _not_fresh(causes, unknown)
     if problems:
         return Verdict(
             _TYPE,
@@ -204,11 +207,11 @@ def throttling(result: PassResult, because: Mapping[str, str], *, measured: bool
         )
     if not below:
         return _no_one(decision, measured=measured)
-    reason = (
-        Reason.RELAXING
-        if all(one.state is LevelState.RELAXING for one in below)
-        else Reason.THROTTLED
-    )
+    reason = Reason.THROTTLED
+    if all(one.state is LevelState.RELAXING for one in below):
+        reason = Reason.RELAXING
+    elif all(one.by_calendar for one in below):
+        reason = Reason.CALENDAR
     text = "; ".join(
         [
             *(_level_words(one, because.get(one.level.value, "")) for one in reversed(below)),
@@ -273,13 +276,13 @@ def _no_one(decision: Decision, *, measured: bool) -> Verdict:
             "Throttling",
             Truth.FALSE,
             Reason.WITHIN_CONTRACT,
-            f"{text}; a broker is over its limit since a moment ago",
+            f"{text}; a broker went over its limit a moment ago",
         )
     return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, text)
 
 
 def _contended_words(decision: Decision) -> str:
-    """Who gives nothing where a broker is over its limit: members that are left alone."""
+    """Members that are left alone, and so not throttled on a broker over its limit."""
     rounds = decision.throttle.rounds if decision.throttle is not None else ()
     said = {
         finding.message
@@ -385,7 +388,7 @@ def rollups_current(
                     TYPE,
                     Truth.UNKNOWN,
                     Reason.STARTING,
-                    "The policy's rollup Jobs have not been looked at yet",
+                    "The policy's rollup Jobs have not been checked yet",
                 ),
             )
         )
@@ -409,15 +412,15 @@ def rollup_status(
 def _judged(progress: RollupProgress, now_seconds: float) -> tuple[Truth, Reason, str]:
     if not progress.offered:
         text = (
-            "this operator was started without an image for rollup Jobs, so it makes none: set "
+            "this operator was started without an image for rollup Jobs, so it creates none: set "
             "rollup.enabled of the chart"
         )
         return Truth.FALSE, Reason.ROLLUPS_NOT_OFFERED, text
     age_seconds = now_seconds - progress.looked_at_seconds
     if age_seconds > UNSEEN_AFTER_SECONDS:
         text = (
-            f"no look at the rollup Jobs has ended for {age_seconds / 60:.0f} minutes; quotas "
-            f"do not depend on it"
+            f"the rollup Jobs have not been checked for {age_seconds / 60:.0f} minutes; quotas do "
+            "not depend on it"
         )
         return Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN, text
     if progress.trouble is not None:
@@ -426,7 +429,7 @@ def _judged(progress: RollupProgress, now_seconds: float) -> tuple[Truth, Reason
         return (
             Truth.UNKNOWN,
             Reason.STARTING,
-            "the policy's rollup Jobs have not been looked at yet",
+            "the policy's rollup Jobs have not been checked yet",
         )
     return _published(progress, progress.due)
 
@@ -434,7 +437,7 @@ def _judged(progress: RollupProgress, now_seconds: float) -> tuple[Truth, Reason
 def _published(progress: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
     if due.published_until_ms is None:
         until = (
-            "no window has begun and ended since the policy was made, so there is nothing to "
+            "no window has begun and ended since the policy was created, so there is nothing to "
             "publish yet"
         )
     else:
@@ -447,8 +450,8 @@ def _published(progress: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
             ]
         )
         text = (
-            f"{counted(len(due.failed), 'window')} failed: {failures}. Each is tried again "
-            f"within two hours, or once it is edited"
+            f"{counted(len(due.failed), 'window')} failed: {failures}. Each is retried within two "
+            "hours, or once the policy is edited"
         )
         return Truth.FALSE, Reason.ROLLUP_FAILED, f"{text}; {until}"
     if progress.unusable is not None:
@@ -461,8 +464,8 @@ def _published(progress: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
         return Truth.FALSE, Reason.ROLLUPS_BEHIND, text
     empty_hours = sum(window.end_ms - window.start_ms for window in due.empty) / 3_600_000
     empty = (
-        f"; Prometheus has nothing of {empty_hours:.1f} of the latest hours, so they are in no "
-        f"table"
+        f"; Prometheus has no samples for {empty_hours:.1f} of the latest hours, so they are in no "
+        "table"
         if due.empty
         else ""
     )
@@ -663,7 +666,10 @@ def _cluster_reachable(result: PassResult) -> Verdict:
         )
     if result.seen.facts is None:
         return Verdict(
-            "ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet"
+            "ClusterReachable",
+            Truth.UNKNOWN,
+            Reason.STARTING,
+            "The cluster has not been contacted yet",
         )
     facts = result.seen.facts
     text = f"{facts.answered_by} of cluster {facts.cluster_id} answer"
@@ -686,7 +692,7 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
             "QuotasInSync",
             Truth.UNKNOWN,
             reason,
-            "The quotas in place are not known now; they stay as they are",
+            "The quotas in Kafka are unknown right now; they stay as they are",
         )
     for warning in result.seen.warnings:
         if warning.reason is Reason.QUOTAS_IGNORED:
@@ -751,5 +757,5 @@ def _members_not_settled(decision: Decision) -> tuple[Reason, list[str]]:
     if notes:
         return notes[0].reason, [note.message for note in notes]
     if decision.next_pass_in_seconds is not None:
-        return Reason.STEPPING, ["what no member speaks of goes down in safe steps"]
+        return Reason.STEPPING, ["quotas that no member mentions go down in safe steps"]
     return Reason.CONFLICT, []

@@ -23,11 +23,13 @@ from tidegate.control.report.conditions import (
 )
 from tidegate.control.report.replication import FILLING_WORDS, begin_words
 from tidegate.control.report.status import PolicyVerdict
+from tidegate.observe.declared import Declared
 from tidegate_logic.contracts.desired import MemberReport, MemberState
 from tidegate_logic.decision import Decision, LevelReport, LevelState
 from tidegate_logic.model import Entity, QuotaWrite
 from tidegate_logic.reasons import Reason
 from tidegate_logic.replication.moves import MoveKind
+from tidegate_logic.throttle.calendar import LIMITED_BY_CALENDAR
 from tidegate_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
 from tidegate_logic.words import counted, rate_of_words
 
@@ -45,7 +47,14 @@ _TROUBLED = frozenset(
 )
 # asked for, so no warning
 _EXPECTED = frozenset(
-    {Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED, Reason.DRAINING, Reason.STARTING}
+    {
+        Reason.STEPPING,
+        Reason.PAUSED,
+        Reason.OVERRIDE_SCHEDULED,
+        Reason.OVERRIDE_EXPIRED,
+        Reason.DRAINING,
+        Reason.STARTING,
+    }
 )
 # in the Event of Ready already, or no news on a first pass
 _QUIET = frozenset(
@@ -232,17 +241,39 @@ def replication_events(
         yield EventDraft(WARNING, Reason.LEFTOVER_REMOVED, shortened(text))
 
 
+def budget_events(previous: Mapping[str, Any], declared: Declared) -> list[EventDraft]:
+    """The Event that the policy of this status has no budget any more."""
+    if declared.budgets is None or declared.budgets or declared.broken_budgets:
+        return []
+    if not previous.get("budgets") or declared.policy.deleting:
+        return []
+    how = " with their CRD" if declared.unread_budgets else ""
+    text = f"Its BandwidthBudgets were deleted{how}, so contracts apply again"
+    return [EventDraft(NORMAL, Reason.BUDGETS_GONE, text)]
+
+
 def level_events(
     previous: Mapping[str, Any], levels: Iterable[LevelReport]
 ) -> tuple[EventDraft, ...]:
     """One Event for levels newly throttled, one for those recovering, one for those back."""
-    earlier = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
+    entries = previous.get("levels") or ()
+    earlier = {entry["level"]: entry.get("state") for entry in entries}
+    by_calendar = {
+        entry["level"]
+        for entry in entries
+        if str(entry.get("because") or "").startswith(LIMITED_BY_CALENDAR)
+    }
     changes: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
         before = earlier.get(one.level.value)
-        if one.state is LevelState.THROTTLED and before != one.state.value:
+        if one.by_calendar:
+            if before != one.state.value:
+                changes[Reason.CALENDAR].append(f"{one.level.value} is {one.because}")
+        elif one.state is LevelState.THROTTLED and (
+            before != one.state.value or (one.because and one.level.value in by_calendar)
+        ):
             # in the same episode again: what began it is not what is the matter now
-            again = before in _BELOW_CONTRACT
+            again = before in _BELOW_CONTRACT and one.level.value not in by_calendar
             words = f"{one.because} at first; {one.now}" if again and one.because else one.because
             changes[Reason.THROTTLED].append(
                 f"{one.level.value} is throttled{' again' if again else ''}"
@@ -251,8 +282,13 @@ def level_events(
         elif one.state is LevelState.RELAXING and before != one.state.value:
             changes[Reason.RELAXING].append(f"{one.level.value} is recovering")
         elif not one.below_contract and before in _BELOW_CONTRACT:
-            changes[Reason.RELEASED].append(f"{one.level.value} is at its contracts again")
-    kinds = ((Reason.THROTTLED, WARNING), (Reason.RELAXING, NORMAL), (Reason.RELEASED, NORMAL))
+            changes[Reason.RELEASED].append(f"{one.level.value} is back at its contracted rates")
+    kinds = (
+        (Reason.THROTTLED, WARNING),
+        (Reason.CALENDAR, NORMAL),
+        (Reason.RELAXING, NORMAL),
+        (Reason.RELEASED, NORMAL),
+    )
     return tuple(
         EventDraft(kind, reason, shortened(listed(changes[reason])))
         for reason, kind in kinds

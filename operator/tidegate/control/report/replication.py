@@ -20,10 +20,10 @@ def replication_status(
     result: ReplicationResult, *, wanted: bool, previous: Mapping[str, Any]
 ) -> ReplicationStatus | None:
     """The status; the figures from before where this pass could not look."""
-    if result.is_idle and not wanted:
+    if not wanted and (_is_idle(result) or not previous.get("replication")):
         return None
     decision = result.decision
-    problem = _problem(result)
+    problem = problem_of(result)
     if decision is None:
         # as JSON has it: a tuple is a list there
         known = ReplicationStatus.model_validate(previous.get("replication") or {}, strict=False)
@@ -37,6 +37,12 @@ def replication_status(
         waiting_for=_texts([str(one) for one in decision.unknown], _SHOWN),
         problem=problem,
     )
+
+
+def _is_idle(result: ReplicationResult) -> bool:
+    """Whether no throttle of replication is left; a pass may have looked at background traffic."""
+    decision = result.decision
+    return result.is_idle or (decision is not None and not decision.throttles_replication)
 
 
 def _moving(figures: Figures | None) -> MovingStatus | None:
@@ -54,7 +60,8 @@ def _texts(texts: Sequence[str], most: int) -> tuple[str, ...] | None:
     return tuple(shortened(text) for text in texts[:most]) or None
 
 
-def _problem(result: ReplicationResult) -> str | None:
+def problem_of(result: ReplicationResult) -> str | None:
+    """What went wrong in this pass, in words; None = nothing."""
     if result.error is not None:
         return shortened(result.error.message)
     if result.failed:
@@ -90,7 +97,7 @@ def replication_verdicts(
 ) -> tuple[Verdict, ...]:
     """One condition where the policy asks for replication or has it still."""
     present = any(one.get("type") == TYPE for one in previous.get("conditions") or ())
-    if result.is_idle and not wanted:
+    if not wanted and (_is_idle(result) or not present):
         text = "The policy throttles no replication, and no throttle of it is set"
         return (Verdict(TYPE, Truth.TRUE, Reason.REPLICATION_IDLE, text),) if present else ()
     status, reason, text = _judged(result)
@@ -98,11 +105,11 @@ def replication_verdicts(
 
 
 def _judged(result: ReplicationResult) -> tuple[Truth, Reason, str]:
-    decision, problem = result.decision, _problem(result)
+    decision, problem = result.decision, problem_of(result)
     if result.error is not None:
         return Truth.FALSE, result.error.reason, problem or ""
     if decision is None:
-        text = "Replication was not looked at in this pass: see the condition Ready"
+        text = "Replication was not checked in this pass: see the condition Ready"
         return Truth.UNKNOWN, Reason.STARTING, text
     if result.stalls:
         stalls = listed([stall_words(one) for one in result.stalls])
@@ -115,7 +122,7 @@ def _judged(result: ReplicationResult) -> tuple[Truth, Reason, str]:
         return Truth.FALSE, Reason.REPLICATION_INCOMPLETE, problem
     if decision.others:
         text = (
-            "Somebody else set these, and they stay: "
+            "Another tool set these, and they stay: "
             f"{listed([str(one) for one in decision.others])}"
         )
         return Truth.FALSE, Reason.REPLICATION_BY_OTHERS, text

@@ -18,6 +18,12 @@ from typing import Any, Protocol, TypeVar, cast
 import structlog
 
 from tidegate.control.reconcile import PassResult
+from tidegate.control.report.budgets import (
+    BudgetVerdict,
+    budget_reports,
+    starting_budget,
+    unread_budget,
+)
 from tidegate.control.report.conditions import Truth, Verdict, ready, shortened, stalled
 from tidegate.control.report.events import (
     NORMAL,
@@ -25,6 +31,7 @@ from tidegate.control.report.events import (
     EventDraft,
     SteadyWords,
     broker_events,
+    budget_events,
     condition_events,
     leaving_events,
     level_events,
@@ -57,6 +64,7 @@ from tidegate.errors import (
     Unreachable,
 )
 from tidegate.kube.api import (
+    BANDWIDTH_BUDGETS,
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     DELAY_QUEUES,
@@ -93,6 +101,7 @@ class PassReport:
     tiers: tuple[JsonObject, ...]
     written: tuple[QuotaWrite, ...]
     overrides: tuple[JsonObject, ...] = ()
+    budgets: tuple[JsonObject, ...] = ()
     rollups: RollupProgress | None = None
     resynced: str = ""  # what a person's resync did
     ledger: LedgerStatus | None = None  # as it is remembered
@@ -226,7 +235,11 @@ class Reporter:
         self._words = SteadyWords()
 
     def first_seen(
-        self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()
+        self,
+        policy: JsonObject,
+        tiers: Iterable[JsonObject],
+        overrides: Iterable[JsonObject] = (),
+        budgets: Iterable[JsonObject] = (),
     ) -> None:
         """Report `Unknown` for objects without conditions: absence must not pass for readiness."""
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
@@ -236,10 +249,11 @@ class Reporter:
             for override in overrides
             if not _conditions(override)
         ]
+        fresh += [_of_budget(starting_budget(one)) for one in budgets if not _conditions(one)]
         self._publisher.publish(fresh)
 
     def passed(self, report: PassReport) -> None:
-        """Report a pass. `tiers` and `overrides` are the raw objects, broken ones included."""
+        """Report a pass. Tiers, overrides and budgets are raw objects, broken ones included."""
         result, declared = report.result, report.declared
         by_tier = writes_by_tier(report.written, result.decision.members)
         bases = _bases(result, declared, report.tiers)
@@ -254,6 +268,7 @@ class Reporter:
             _of_override(raw, verdict)
             for raw, verdict in override_reports(result, declared, report.overrides)
         ]
+        reports += [_of_budget(one) for one in budget_reports(result, declared, report.budgets)]
         ownerless = _ownerless(by_tier, result.decision.members)
         previous = _status(report.policy)
         policy_status = self._words.of(
@@ -264,6 +279,7 @@ class Reporter:
                 previous=previous,
                 rollups=report.rollups,
                 ledger=report.ledger,
+                budgets=_budget_count(declared, previous),
                 unreadable=[
                     tier.key
                     for tier in declared.broken
@@ -278,6 +294,7 @@ class Reporter:
             *level_events(previous, result.decision.levels),
             *leaving_events(previous, result.decision),
             *replication_events(previous, result.replication),
+            *budget_events(previous, declared),
         )
         if report.resynced:
             loads = (*loads, EventDraft(NORMAL, Reason.RESYNCED, shortened(report.resynced)))
@@ -296,8 +313,9 @@ class Reporter:
         error: InvalidResource,
         tiers: Iterable[JsonObject],
         overrides: Iterable[JsonObject] = (),
+        budgets: Iterable[JsonObject] = (),
     ) -> None:
-        """Report a policy that cannot be read, and its tiers and overrides as not looked at."""
+        """Report a policy that cannot be read, and all objects of it as not looked at."""
         text = (
             f"Policy {object_key(policy)} is not valid, so nothing is changed for this object "
             f"until it is fixed: {error.message}"
@@ -311,13 +329,14 @@ class Reporter:
         reports += [
             _of_override(one, unread_override(one, error.reason, text)) for one in overrides
         ]
+        reports += [_of_budget(unread_budget(one, error.reason, text)) for one in budgets]
         self._publisher.publish(reports)
 
     def broke(self, policy: JsonObject, error: Exception) -> None:
         """Report a bug: the pass was abandoned."""
         text = (
-            f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was abandoned, "
-            f"quotas stay as they are, it is tried again"
+            f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was aborted; quotas "
+            "stay as they are, and Tidegate retries"
         )
         self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, text))])
 
@@ -343,6 +362,10 @@ class Reporter:
         """Have the policy's status remember this ledger, now. Raises what keeps it from that."""
         self._publisher.note(BROKER_BANDWIDTH_POLICIES, policy, PolicyStatus(ledger=ledger))
 
+    def remember_budgets(self, policy: JsonObject, count: int) -> None:
+        """Have the policy's status know that it has budgets. Raises what keeps it from that."""
+        self._publisher.note(BROKER_BANDWIDTH_POLICIES, policy, PolicyStatus(budgets=count))
+
     def mended_ledger(self, policy: JsonObject, message: str) -> None:
         """Report what was done about a lost ledger."""
         self._send(policy, EventDraft(NORMAL, Reason.LEDGER_REBUILT, message))
@@ -359,7 +382,9 @@ class Reporter:
         self._send(
             policy,
             EventDraft(
-                NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"
+                NORMAL,
+                Reason.GIVEN_BACK,
+                "Nothing of this policy is left in Kafka, and it can be deleted",
             ),
         )
 
@@ -369,14 +394,16 @@ class Reporter:
 
 def _without_policy(kind: ResourceKind, raw: JsonObject, policy_key: str) -> Report:
     text = (
-        f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
-        f"becomes Ready by itself when it appears"
+        f"BrokerBandwidthPolicy {policy_key} does not exist; this object has no effect until it "
+        "does"
     )
     if kind == DELAY_QUEUES:
         verdict = ready(Truth.FALSE, Reason.POLICY_NOT_FOUND, text)
         return _of_queue(raw, DelayQueueStatus(), (verdict,))
     if kind == QUOTA_OVERRIDES:
         return _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
+    if kind == BANDWIDTH_BUDGETS:
+        return _of_budget(unread_budget(raw, Reason.POLICY_NOT_FOUND, text))
     return _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
 
 
@@ -418,6 +445,12 @@ def _of_tier(
 def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
     events = condition_events(_status(raw), verdict.verdicts)
     return Report(QUOTA_OVERRIDES, raw, verdict.status, _with_stalled(verdict.verdicts), events)
+
+
+def _of_budget(found: BudgetVerdict) -> Report:
+    raw, status, verdicts = found
+    events = condition_events(_status(raw), verdicts)
+    return Report(BANDWIDTH_BUDGETS, raw, status, _with_stalled(verdicts), events)
 
 
 def _of_queue(raw: JsonObject, status: DelayQueueStatus, verdicts: Sequence[Verdict]) -> Report:
@@ -470,6 +503,14 @@ def _ownerless(
     """The writes for no tier that is reported: defaults, and restored quotas."""
     reported = {member.tier_key for member in members}
     return [write for key, writes in by_tier.items() if key not in reported for write in writes]
+
+
+def _budget_count(declared: Declared, previous: Mapping[str, Any]) -> int | None:
+    """How many budgets the policy has, as the status has it; what is not known stays."""
+    if declared.budgets is None:
+        count: int | None = previous.get("budgets")
+        return count
+    return len(declared.budgets) + len(declared.broken_budgets) or None
 
 
 def _status(raw: JsonObject) -> Mapping[str, Any]:

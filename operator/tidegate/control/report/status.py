@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidegate.control.report.background import background_status, background_verdicts
+from tidegate.control.report.budgets import limited_by, short_of
 from tidegate.control.report.conditions import (
     Truth,
     Verdict,
@@ -33,9 +35,11 @@ from tidegate.resources.status import (
     MAX_SHOWN_MEMBERS,
     AppliedRates,
     BrokerStatus,
+    CalendarStatus,
     LeavingQuota,
     LedgerStatus,
     LevelStatus,
+    LimitsInForce,
     MemberStatus,
     OverriddenMember,
     OverrideState,
@@ -46,6 +50,7 @@ from tidegate.resources.status import (
     QuotaCounts,
     QuotaInForce,
     Recommendation,
+    ScheduledLimits,
     TierStatus,
     TierStatusSummary,
     TotalRates,
@@ -57,6 +62,9 @@ from tidegate_logic.decision import Decision, LevelReport, LevelState
 from tidegate_logic.model import (
     Advice,
     BrokerLimit,
+    BrokerLimits,
+    Direction,
+    DirectReading,
     Entity,
     Hold,
     Interface,
@@ -67,7 +75,10 @@ from tidegate_logic.model import (
 from tidegate_logic.quota_values import KEY_WORDS
 from tidegate_logic.quotas.contention import Contention
 from tidegate_logic.reasons import Reason
+from tidegate_logic.recurrence import Window
+from tidegate_logic.throttle.calendar import LIMITED_BY_CALENDAR, LevelCalendar
 from tidegate_logic.throttle.nic_status import Pressure, over_count_words
+from tidegate_logic.throttle.schedules import LimitsNow
 from tidegate_logic.words import clock_words, counted, rfc3339
 
 if TYPE_CHECKING:  # a command has words of this module, and waits for its imports
@@ -155,12 +166,14 @@ class TierVerdict:
 
 def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> TierVerdict:
     """The status of a tier that was read and decided on. `members` are its own reports."""
+    short = short_of(decision)
     status = TierStatus(
         members=tuple(
             member_status(
                 member,
                 decision.advice.get((member.tier_key, member.member_name), ()),
                 decision.contended.get(member.entity),
+                is_short=member.entity in short,
             )
             for member in members
         ),
@@ -183,13 +196,13 @@ def leaving_words(decision: Decision, tier_key: str) -> tuple[str, ...]:
 
 def unread_tier(reason: Reason, message: str) -> TierVerdict:
     """The status of a tier that takes no part: it or its policy cannot be read or found."""
-    conflict = Verdict("Conflict", Truth.UNKNOWN, reason, "Not looked at: see the condition Ready")
+    conflict = Verdict("Conflict", Truth.UNKNOWN, reason, "Not checked: see the condition Ready")
     return TierVerdict(TierStatus(), (ready(Truth.FALSE, reason, message), conflict))
 
 
 def starting_tier() -> TierVerdict:
     """The status of an object that was just created, before any pass has ended."""
-    message = "Seen; the first pass over its policy has not ended yet"
+    message = "Waiting for the first pass of its policy to finish"
     return TierVerdict(
         TierStatus(),
         (
@@ -200,13 +213,18 @@ def starting_tier() -> TierVerdict:
 
 
 def member_status(
-    member: MemberReport, advice: Sequence[Advice] = (), contention: Contention | None = None
+    member: MemberReport,
+    advice: Sequence[Advice],
+    contention: Contention | None,
+    *,
+    is_short: bool,
 ) -> MemberStatus:
     """One member's report as a part of the status; the message only where it adds something."""
     until = None
     if contention is not None and member.state is MemberState.CONTENDED:
         until = rfc3339(contention.until_seconds)
     fetch_basis = member.fetch.fetch_basis if member.fetch is not None else None
+    limits = limited_by(member.member, member, is_short=is_short) if member.counts else None
     return MemberStatus(
         name=member.member_name,
         leaders=member.leaders,
@@ -219,6 +237,7 @@ def member_status(
         permitted_total=_totals(member.permitted_total),
         state=member.state.value,
         override=member.member.override,
+        limited_by=None if limits == "Contract" else limits,
         message=_message(member),
         contended_until=until,
         recommended=recommendation(advice),
@@ -295,9 +314,11 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
     throttled = [member for member in members if member.state is MemberState.THROTTLED]
     if throttled:
         text = listed([f"{member.member_name}: {member.message}" for member in throttled])
+        by_calendar = all(member.reason is Reason.CALENDAR for member in throttled)
+        declared_for = "in the calendar" if by_calendar else "for a broker over its limit"
         of_all = (
             f"{len(throttled)} of {counted(len(members), 'member')} throttled, as declared "
-            f"for a broker over its limit: {text}"
+            f"{declared_for}: {text}"
         )
         return ready(Truth.TRUE, throttled[0].reason, of_all)
     protected = [member for member in members if member.member.protected]
@@ -357,12 +378,13 @@ def policy_verdict(
     previous: Mapping[str, Any],
     rollups: RollupProgress | None = None,
     ledger: LedgerStatus | None = None,
+    budgets: int | None = None,
     unreadable: Collection[str] = (),
 ) -> PolicyVerdict:
     """The status after a pass. `previous` is the present one, for values that this pass lacks.
 
-    `ledger` is the one that is remembered, without the count of managed quotas; `unreadable` are
-    the keys of tiers that cannot be read.
+    `ledger` is the one that is remembered, without the count of managed quotas; `budgets` are how
+    many the policy has; `unreadable` are the keys of tiers that cannot be read.
     """
     decision = result.decision
     brokers, levels = _brokers(result, previous), _levels(result, previous)
@@ -376,12 +398,18 @@ def policy_verdict(
         else previous.get("clusterId"),
         brokers=brokers,
         levels=levels,
+        calendar=tuple(_calendar(one) for one in decision.calendar) or None,
+        limits=None if decision.limits is None else _scheduled(decision.limits),
         quotas=counts,
         ledger=ledger,
+        budgets=budgets,
         leaving=_leaving(decision),
         rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
         replication=replication_status(
             result.replication, wanted=spec.replication is not None, previous=previous
+        ),
+        background=background_status(
+            result.replication, wanted=spec.background is not None, previous=previous
         ),
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
@@ -407,10 +435,42 @@ def policy_verdict(
             *replication_verdicts(
                 result.replication, wanted=spec.replication is not None, previous=previous
             ),
+            *background_verdicts(
+                result.replication, wanted=spec.background is not None, previous=previous
+            ),
             *current,
             *follower_fetch(result, previous=previous),
         ),
     )
+
+
+def _calendar(one: LevelCalendar) -> CalendarStatus:
+    return CalendarStatus(
+        level=one.level.value,
+        percent=_percent(one.share),
+        until=None if one.until_seconds is None else rfc3339(one.until_seconds),
+        next_percent=None if one.until_seconds is None else _percent(one.next_share),
+    )
+
+
+def _scheduled(now: LimitsNow) -> ScheduledLimits:
+    following = now.next_limits
+    return ScheduledLimits(
+        schedule=now.schedule,
+        **_limit_fields(now.limits),
+        until=None if now.until_seconds is None else rfc3339(now.until_seconds),
+        next=None
+        if following is None
+        else LimitsInForce(schedule=now.next_schedule, **_limit_fields(following)),
+    )
+
+
+def _limit_fields(limits: BrokerLimits) -> dict[str, int | None]:
+    return {way.value: limits.everywhere.limit(way) for way in Direction}
+
+
+def _percent(share: float | None) -> int:
+    return 100 if share is None else round(100 * share)
 
 
 def _leaving(decision: Decision) -> tuple[LeavingQuota, ...] | None:
@@ -433,7 +493,7 @@ def unread_policy(reason: Reason, message: str) -> PolicyVerdict:
 
 def starting_policy() -> PolicyVerdict:
     """The status of an object that was just created, before any pass has ended."""
-    message = "Seen; the first pass has not ended yet"
+    message = "Waiting for the first pass to finish"
     return PolicyVerdict(
         PolicyStatus(),
         (ready(Truth.UNKNOWN, Reason.STARTING, message), *_not_looked_at(Reason.STARTING)),
@@ -442,7 +502,7 @@ def starting_policy() -> PolicyVerdict:
 
 def _not_looked_at(reason: Reason) -> tuple[Verdict, ...]:
     return tuple(
-        Verdict(kind, Truth.UNKNOWN, reason, "Not looked at: see the condition Ready")
+        Verdict(kind, Truth.UNKNOWN, reason, "Not checked: see the condition Ready")
         for kind in CONDITION_TYPES[1:]
     )
 
@@ -465,6 +525,7 @@ def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerSta
             pressure := pressures.get(broker, Pressure.UNKNOWN),
             since.get((broker, pressure.value)) or now,
             readings.interfaces.get(broker, ()) if readings is not None else (),
+            readings.direct.get(broker) if readings is not None else None,
         )
         for broker in sorted(topology.brokers)[:MAX_BROKERS]
     )
@@ -476,14 +537,17 @@ def _broker(
     pressure: Pressure,
     since: str | None,
     interfaces: Sequence[Interface],
+    direct: DirectReading | None,
 ) -> BrokerStatus:
     document = {
         "id": broker,
         "egressLimit": limit.egress,
         "ingressLimit": limit.ingress,
+        "combinedLimit": limit.combined,
         "pressure": pressure.value,
         "since": since,
         "interfaces": tuple(one.name for one in interfaces[:MAX_INTERFACES]) or None,
+        "directSince": None if direct is None else rfc3339(direct.since_seconds),
     }
     return BrokerStatus.model_validate(
         {name: value for name, value in document.items() if value is not None}
@@ -535,7 +599,11 @@ def _because(one: LevelReport, before: Mapping[str, Any]) -> str:
     """
     noted = str(before.get("because") or "") if before.get("state") in _BELOW_CONTRACT else ""
     began, known = noted.split(_NOW, maxsplit=1)[0], ""
-    if began.startswith("now "):  # nothing was known of the beginning
+    if one.by_calendar:
+        return one.because
+    if began.startswith(
+        ("now ", LIMITED_BY_CALENDAR)
+    ):  # the beginning is not known, or was no load
         began = ""
     if one.because and one.since_seconds is not None:
         known = f"since {clock_words(one.since_seconds)} UTC {one.because}"
@@ -626,36 +694,49 @@ def override_report(
 ) -> OverrideVerdict:
     """The status of an override that was read. `members` have it; `previous` is its status now."""
     observation, holds = result.seen.observation, result.decision.holds
-    if not override.lasts(observation.now_seconds):
+    now_seconds = observation.now_seconds
+    window = override.window(now_seconds)
+    if window is not None and not window.has(now_seconds):
+        text = (
+            f"it begins at {rfc3339(window.begin_seconds)} and ends at "
+            f"{rfc3339(window.end_seconds)}; until then its members have what their tiers declare"
+        )
+        text += f", but not yet: {holds[0].message}" if holds else ""
+        status = _status(override, "Scheduled", (), window)
+        return OverrideVerdict(status, (ready(Truth.FALSE, Reason.OVERRIDE_SCHEDULED, text),))
+    if window is None:
         text = (
             f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its "
             f"members go back to what their tiers declare"
         )
         text += f", but not yet: {holds[0].message}" if holds else ""
         return OverrideVerdict(
-            _status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, text),)
+            _status(override, "Expired", (), None),
+            (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, text),),
         )
     if observation.tiers is None:
         return _unknown(holds)
     verdict = _override_ready(override, result, members)
     if not members or observation.policy.deleting:
-        return OverrideVerdict(_since(_status(override, "Pending", ()), None), (verdict,))
+        return OverrideVerdict(_since(_status(override, "Pending", (), window), None), (verdict,))
     began = previous.get("since") if previous.get("state") == "Active" else None
     return OverrideVerdict(
-        _since(_status(override, "Active", members), began or rfc3339(observation.now_seconds)),
+        _since(_status(override, "Active", members, window), began or rfc3339(now_seconds)),
         (verdict,),
     )
 
 
 def unread_override(raw: JsonObject, reason: Reason, message: str) -> OverrideVerdict:
     """The status of an override without effect: it or its policy cannot be read or found."""
-    status = OverrideStatus(state="Pending", members=None, since=None, summary=_target_of(raw))
+    status = OverrideStatus(
+        state="Pending", members=None, since=None, starts_at=None, summary=_target_of(raw)
+    )
     return OverrideVerdict(status, (ready(Truth.FALSE, reason, message),))
 
 
 def starting_override(raw: JsonObject) -> OverrideVerdict:
     """The status of an object that was just created, before any pass has ended."""
-    message = "Seen; the first pass over its policy has not ended yet"
+    message = "Waiting for the first pass of its policy to finish"
     status = OverrideStatus(summary=_target_of(raw))
     return OverrideVerdict(status, (ready(Truth.UNKNOWN, Reason.STARTING, message),))
 
@@ -681,13 +762,13 @@ def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
     return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, reason, text),))
 
 
-def override_remarks(overridden: Overridden) -> list[str]:
+def override_remarks(overridden: Overridden, now_seconds: float) -> list[str]:
     """A sentence for each override in force, and for each that leaves members alone."""
     applied = {override.key: override for override in overridden.applied.values()}
     in_force = [
         (
             f"override {override.key} is in force for {override.target} until "
-            f"{rfc3339(override.expires_at_seconds)}: {override.reason}"
+            f"{rfc3339(override.until_seconds(now_seconds))}: {override.reason}"
         )
         for override in applied.values()
     ]
@@ -698,13 +779,17 @@ def override_remarks(overridden: Overridden) -> list[str]:
 
 
 def _status(
-    override: Override, state: OverrideState, members: Sequence[MemberReport]
+    override: Override,
+    state: OverrideState,
+    members: Sequence[MemberReport],
+    window: Window | None,
 ) -> OverrideStatus:
     """The status but for its conditions and `since`, which stays what it was."""
     return OverrideStatus(
         state=state,
         members=tuple(_member(member) for member in members[:MAX_SHOWN_MEMBERS]) or None,
-        until=rfc3339(override.expires_at_seconds),
+        starts_at=rfc3339(window.begin_seconds) if window and state == "Scheduled" else None,
+        until=rfc3339(override.expires_at_seconds if window is None else window.end_seconds),
         summary=OverrideStatusSummary(target=override.target, members=len(members)),
     )
 
@@ -756,7 +841,10 @@ def _override_ready(
             f"{_member_words(lacking)}"
         )
         return ready(Truth.FALSE, lacking[0].reason, text)
-    return _ready_for_all(override, members, not_applicable, mode=policy.mode)
+    now_seconds = result.seen.observation.now_seconds
+    return _ready_for_all(
+        override, members, not_applicable, mode=policy.mode, now_seconds=now_seconds
+    )
 
 
 def _ready_without_members(
@@ -771,10 +859,7 @@ def _ready_without_members(
         if override.level is not None
         else f"no member with exactly {override.target}"
     )
-    text = (
-        f"policy {policy_key} has {who}, so this changes nothing; it takes effect by itself "
-        f"when there is one"
-    )
+    text = f"policy {policy_key} has {who}, so this object has no effect until there is one"
     return ready(Truth.FALSE, Reason.NO_SUCH_MEMBER, text)
 
 
@@ -784,9 +869,10 @@ def _ready_for_all(
     not_applicable: Sequence[NotApplicable],
     *,
     mode: Mode,
+    now_seconds: float,
 ) -> Verdict:
     besides = f"; not for {_why_not(not_applicable)}" if not_applicable else ""
-    until = f"until {rfc3339(override.expires_at_seconds)}"
+    until = f"until {rfc3339(override.until_seconds(now_seconds))}"
     if mode is Mode.OBSERVE:
         text = (
             f"mode is Observe, nothing is written; Enforce would have it in force for "

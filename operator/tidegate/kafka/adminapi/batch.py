@@ -28,10 +28,10 @@ from tidegate_logic.reasons import Reason
 
 _ALTERED_AT_ONCE = 2000  # with four quotas each, below the 10,000 records of one request
 _VISIBLE_SECONDS = 2.0  # a broker shows what the controller has committed, usually within 20 ms
-_CHANGED = "{}: somebody else changed it since it was read; read again and retried."
+_CHANGED = "{}: another writer changed it since it was read; read again and retried."
 _FENCED = (
-    "{}: another process began to write the ledger meanwhile, and settles what this one left under "
-    "way; read again before anything else is written."
+    "{}: another process has started writing the ledger, and settles what this one left "
+    "unfinished; read again before anything else is written."
 )
 
 
@@ -72,7 +72,7 @@ class Batch:
     def _attempt_until_fenced(self, writes: Sequence[QuotaWrite]) -> None:
         """Try once; what has no outcome when a batch is fenced that has begun is a conflict.
 
-        Raises WriteRefused where the cluster is not this policy's any more.
+        Raises WriteRefused if the cluster is not this policy's any more.
         """
         try:
             self._attempt(writes)
@@ -167,7 +167,7 @@ class Batch:
         return None if item is None else item.settled_raw(values.get(entity, {}))
 
     def _wait_until_visible(self, done: Mapping[Entity, Changes]) -> None:
-        """Return once the broker that is asked shows them, or somebody else has changed them."""
+        """Return once the broker that is asked shows them, or someone else has changed them."""
         deadline = time.monotonic() + _VISIBLE_SECONDS
         pause_seconds = 0.005
         missing = dict(done)

@@ -73,7 +73,7 @@ class AdminClient:
     def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
         """The same with a request that changes something.
 
-        Raises LeaseLost where `may_write` says so, asked when nothing but the last byte of the
+        Raises LeaseLost if `may_write` says so, asked when nothing but the last byte of the
         request is left to be sent.
         """
         return self._ask_once(request, at, lambda: require_lease(self.may_write))
@@ -90,14 +90,14 @@ class AdminClient:
     def is_kraft(self) -> bool:
         """Whether the brokers have their metadata from a quorum.
 
-        Raises UserActionRequired where they are too old for quotas by the admin protocol.
+        Raises UserActionRequired if they are too old for quotas by the admin protocol.
         """
         known = self._requests()
         if _ALTER_CLIENT_QUOTAS not in known:
             raise UserActionRequired(
                 Reason.INVALID_SPEC,
-                f"The brokers at {self.address} are older than Kafka 2.6 and take no quotas by the "
-                "admin protocol.",
+                f"The brokers at {self.address} are older than Kafka 2.6 and accept no quotas "
+                "through the admin protocol.",
                 consequence=QUOTAS_STAY,
                 advice="Set spec.kafka.quotaStore to ZooKeeper and give "
                 "spec.kafka.zookeeper.connect.",

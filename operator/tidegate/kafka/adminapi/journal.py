@@ -53,7 +53,7 @@ class Intent:
     def is_made(self, values: Changes) -> bool:
         """Whether the change was made, by what the brokers have.
 
-        Where they have what was there before, it was not. Otherwise it was, even if somebody has
+        Where they have what was there before, it was not. Otherwise it was, even if someone has
         changed it again: its record has the value from before Tidegate, which must not be lost.
         """
         is_as_before = all(values.get(key) == text for key, text in self.seen.items())

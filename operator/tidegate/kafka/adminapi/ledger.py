@@ -163,7 +163,7 @@ class TopicLedger:
             )
 
     def require_alone(self) -> None:
-        """Raise Fenced where another process has written the ledger since our last commit.
+        """Raise Fenced if another process has written the ledger since our last commit.
 
         Unlike the Lease this needs no clock: a machine that stood still may have stopped its own.
         """
@@ -181,7 +181,7 @@ class TopicLedger:
     ) -> _Result:
         """Do it as the only writer of the ledger, which is then as it was read last.
 
-        `only_if` may raise before anybody else is fenced, with the ledger as it was read just now.
+        `only_if` may raise before anyone else is fenced, with the ledger as it was read just now.
         Raises LeaseLost, and OutcomeUnknown after several tries: what was to be written may be
         there.
         """
@@ -205,8 +205,8 @@ class TopicLedger:
                 advice="Let only one Tidegate manage this cluster.",
             )
         raise OutcomeUnknown(
-            f"The ledger in the topic {self.topic} at {self.client.address} was not written for "
-            f"sure ({lost}).",
+            f"The ledger in the topic {self.topic} at {self.client.address} may not have been "
+            f"written ({lost}).",
             consequence="It is read again before anything else is written.",
         )
 
@@ -269,4 +269,6 @@ def no_name(entity: Entity) -> str | None:
 
 def _unreadable(values: Mapping[QuotaKey, str]) -> str | None:
     wrong = sorted(key.value for key, text in values.items() if not is_readable(key, text))
-    return f"its {wrong[0]} is no number that brokers take; it is left alone." if wrong else None
+    if not wrong:
+        return None
+    return f"its {wrong[0]} is not a number that brokers accept; it is left alone."

@@ -131,7 +131,7 @@ class LedgerLog:
             entries, after = self._fetched(leader, position)
             found += entries
             if after <= position:
-                raise Lost(f"topic {self.topic} gave nothing from offset {position} to {end}")
+                raise Lost(f"topic {self.topic} returned nothing from offset {position} to {end}")
             position = after
         self._position = max(position, 0 if is_reset else self._position)
         self._is_outdated = False
@@ -141,7 +141,7 @@ class LedgerLog:
     def _look(self, leader: tuple[str, int]) -> bool:
         """Ask for the first offset that is left and for the settings, now and then; whether it did.
 
-        Compaction leaves the first offset as it is. Retention, or somebody who deletes records,
+        Compaction leaves the first offset as it is. Retention, or someone who deletes records,
         moves it.
         """
         if time.monotonic() - self._looked_at_seconds < LOOK_SECONDS:
@@ -181,7 +181,7 @@ class LedgerLog:
     def commit(self, records: Sequence[Record]) -> int:
         """Append all of them or none; returns the offset of the first.
 
-        Raises Lost where it may have happened, Fenced and LeaseLost where it has not. This process
+        Raises Lost if it may have happened, Fenced and LeaseLost where it has not. This process
         is no writer any more then.
         """
         producer = self._producer
@@ -193,7 +193,7 @@ class LedgerLog:
             leader = self._leader()
             is_other = self._position > 0 and self._topic != self._read_topic
             if leader is None or self._is_outdated or is_other:
-                raise Lost(f"topic {self.topic} is gone, or was made again")
+                raise Lost(f"topic {self.topic} was deleted or recreated")
             self._begin(producer)
             batches = _batches(records, producer)
             offsets = [self._append(producer, leader, batch) for batch in batches]
@@ -207,7 +207,7 @@ class LedgerLog:
         return offsets[0]
 
     def require_alone(self) -> None:
-        """Raise Fenced where anybody has written to the topic since our last commit. Raises Lost.
+        """Raise Fenced if anyone has written to the topic since our last commit. Raises Lost.
 
         The mark that ends our own transaction is written after the answer, and is one offset.
         """
@@ -368,10 +368,10 @@ class LedgerLog:
             if time.monotonic() + delay_seconds > deadline:
                 why = (
                     f"throttles Tidegate's own login for {delay_seconds:.1f} s by a quota, and "
-                    f"gave nothing of topic {self.topic}; that login needs a quota that leaves it "
-                    "room"
+                    f"returned nothing from topic {self.topic}; that login needs a quota that "
+                    "leaves it room"
                     if delay_seconds
-                    else f"gave nothing of topic {self.topic} for {_PATIENCE_SECONDS:.0f} s"
+                    else f"returned nothing from topic {self.topic} for {_PATIENCE_SECONDS:.0f} s"
                 )
                 raise Lost(f"a broker {why}")
             time.sleep(max(delay_seconds, _PAUSE_SECONDS))
@@ -418,18 +418,18 @@ class LedgerLog:
         if made.error_code not in (0, _EXISTS_ALREADY):
             if made.error_code in (_NOT_AUTHORIZED_TOPIC, 31):
                 raise Unauthorized(
-                    f"The topic {self.topic} for Tidegate's ledger does not exist, and Tidegate "
-                    "may not make it.",
+                    f"The topic {self.topic} for Tidegate's ledger does not exist, and Tidegate is "
+                    "not allowed to create it.",
                     consequence=QUOTAS_STAY,
-                    advice="Make it beforehand (one partition, cleanup.policy=compact) and name "
-                    "it in spec.kafka.ledgerTopic, or grant CREATE. All the rights that it "
-                    f"needs: {rights_needed(self.topic)}.",
+                    advice="Create it first (one partition, cleanup.policy=compact) and name "
+                    "it in spec.kafka.ledgerTopic, or grant CREATE. All the rights that it needs: "
+                    f"{rights_needed(self.topic)}.",
                 )
             require_done(made.error_code, f"make the topic {self.topic}", self.topic)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not self._is_led():
             if time.monotonic() > deadline:
-                raise Lost(f"topic {self.topic} was made and has no leader yet")
+                raise Lost(f"topic {self.topic} was created and has no leader yet")
             time.sleep(_PAUSE_SECONDS)
         if made.error_code == _EXISTS_ALREADY:  # somebody else made it meanwhile
             self._require_sound()

@@ -123,7 +123,7 @@ class AdminQuotaStore:
         return self._ledger.topic
 
     def has_ledger(self) -> bool:
-        """Whether this cluster's ledger is in the topic: somebody's claim, or one that moved there.
+        """Whether this cluster's ledger is in the topic: someone's claim, or one that moved there.
 
         A ledger that moved stays here for good, with or without a claim. Raises ForeignContent
         where the topic does not say so in a way that can be read.
@@ -148,7 +148,7 @@ class AdminQuotaStore:
         `throttles` is its record of replication throttles.
 
         `only_if` is called as the last thing before, with the cluster ready to take changes; what
-        it raises keeps the ledger empty. Raises ForeignContent where the topic has a ledger, and
+        it raises keeps the ledger empty. Raises ForeignContent if the topic has a ledger, and
         LedgerElsewhere where this cluster's has moved there before: what another store has is out
         of date then.
         """

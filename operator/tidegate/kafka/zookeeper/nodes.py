@@ -88,7 +88,7 @@ class ClusterNodes:
 def read_cluster(tree: ZnodeTree) -> ClusterNodes:
     """Read the cluster's state now, in one request.
 
-    Raises WriteRefused where there is no Kafka cluster.
+    Raises WriteRefused if there is no Kafka cluster.
     """
     paths = [CLUSTER_ID_PATH, CONTROLLER_PATH, CONTROLLER_EPOCH_PATH, CLAIM_PATH]
     *found, migration, root = tree.read([*paths, MIGRATION_PATH, ROOT])
@@ -120,8 +120,8 @@ def _cluster_id(address: str, node: Znode | None) -> str:
     cluster_id = _object(CLUSTER_ID_PATH, node).get("id")
     if not isinstance(cluster_id, str) or not cluster_id:
         raise ForeignContent(
-            f"{CLUSTER_ID_PATH} at ZooKeeper {address} names no cluster id, so nothing is "
-            f"written. Look at the node."
+            f"{CLUSTER_ID_PATH} at ZooKeeper {address} names no cluster id, so nothing is written. "
+            "Inspect the node."
         )
     return cluster_id
 
@@ -141,12 +141,12 @@ def _object(path: str, node: Znode) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
             f"{path} is not JSON as Kafka writes it ({json_problem(error)}), so nothing is "
-            f"written. Look at the node."
+            "written. Inspect the node."
         ) from error
     if not isinstance(content, dict):
         raise ForeignContent(
-            f"{path} is not a JSON object as Kafka writes it, so nothing is written. Look at the "
-            f"node."
+            f"{path} is not a JSON object as Kafka writes it, so nothing is written. Inspect the "
+            "node."
         )
     return content
 

@@ -527,7 +527,7 @@ class ZooKeeperSession:
             return _silent(self._connection, attempts, seconds)
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
-            f"ZooKeeper {self.address} gave no answer within {seconds:g} s; the connection was "
+            f"ZooKeeper {self.address} did not answer within {seconds:g} s; the connection was "
             "lost or the server is overloaded.",
             consequence=f"{self._connection.meanwhile} Tidegate tries again.",
         )

@@ -131,7 +131,7 @@ class ZooKeeperQuotaStore:
         return None if names is None else len(names)
 
     def facts(self) -> ClusterFacts:
-        """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
+        """See QuotaStore. Raises WriteRefused if there is no Kafka cluster at all."""
         return read_cluster(self._tree).facts
 
     def claim(self, wanted: Claim, replaces: str = "", *, renews: bool = False) -> Claim:

@@ -117,15 +117,15 @@ class ZnodeTree(Protocol):
         ...
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
-        """The nodes in the order of `paths`; None where there is no node. No paths, no request."""
+        """The nodes in the order of `paths`; None if there is no node. No paths, no request."""
         ...
 
     def children(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """The child names of each path, in no certain order; None where there is no node."""
+        """The child names of each path, in no certain order; None if there is no node."""
         ...
 
     def acls(self, paths: Sequence[str]) -> list[Acl | None]:
-        """The access control list of each path; None where there is no node."""
+        """The access control list of each path; None if there is no node."""
         ...
 
     def commit(self, operations: Sequence[Operation]) -> None:

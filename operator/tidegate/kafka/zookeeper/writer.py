@@ -70,7 +70,7 @@ def delete_all(tree: ZnodeTree, root: str, may_write: Callable[[], bool]) -> Non
     """Delete the node with all below it, if it is there. Raises as `ZnodeTree.commit` does.
 
     `may_write` is the policy's Lease, asked right before each transaction; raises LeaseLost. Nodes
-    of a session that ends in between go along. Rejected: somebody makes nodes there again and
+    of a session that ends in between go along. Rejected: someone makes nodes there again and
     again.
     """
     for left in reversed(range(_DELETE_ATTEMPTS)):
@@ -328,8 +328,8 @@ class BatchWriter:
                 write,
                 Reason.CONFLICT,
                 (
-                    f"{write.entity}: others kept writing at the same moment; the next pass tries "
-                    f"again."
+                    f"{write.entity}: other writers kept changing it at the same moment; the next "
+                    "pass retries."
                 ),
             )
 
@@ -407,8 +407,8 @@ class BatchWriter:
                 write,
                 Reason.CONFLICT,
                 (
-                    f"{write.entity}: somebody else changed it since it was read; read again and "
-                    f"retried."
+                    f"{write.entity}: another writer changed it since it was read; read again and "
+                    "retried."
                 ),
             )
         unsafe = unsafe_value(write, now.content.quotas)

@@ -53,7 +53,7 @@ _NAMES = EntityNames()  # a rollup is of one policy
 
 
 def client_of(series: SeriesSamples) -> Client | None:
-    """Return the client in the labels, as the operator reads them; None where they name none."""
+    """Return the client in the labels, as the operator reads them; None if they name none."""
     entity = entity_of(series.labels, _NAMES)
     if entity is None:
         return None

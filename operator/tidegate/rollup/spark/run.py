@@ -295,8 +295,8 @@ class _Rollup:
         )
         if not brokers:
             problem = (
-                "Prometheus has nothing of any broker in these hours, so nothing was "
-                "published and what is published stays as it is."
+                "Prometheus has no samples of any broker for these hours, so nothing was "
+                "published; what is already published stays as it is."
             )
             raise NotFound(
                 Reason.METRICS_MISSING,
@@ -310,6 +310,8 @@ class _Rollup:
         if run.policy is None:
             return {}
         now, known = run.policy.members, read_entities(self.store)
+        if not run.policy.budgets_known:
+            now = known.in_known_budgets(now)
         trail = read_trail(run.trail, run.policy.key, end_ms=run.clock_ms())
         changes = SpecChanges(run.policy.changed_ms, self._looked_ms())
         entities = known.seen(now, run.clock_ms(), trail, changes)
@@ -370,7 +372,7 @@ class _Rollup:
         left = len(run.hours) - len(known)
         self.windows.left_out(left * len(_OF_TASKS))
         if left:
-            run.tell(f"{left} hours of which Prometheus has nothing are left as they are")
+            run.tell(f"{left} hours for which Prometheus has no samples are left as they are")
         sources = {
             start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known
         }

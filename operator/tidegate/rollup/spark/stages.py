@@ -519,8 +519,8 @@ def from_worker(text: str) -> TidegateError | None:
     if lost is None:
         return None
     problem = (
-        f"Spark lost workers again and again ({lost[0]}), as it happens when they get too "
-        f"little memory; what is published is whole."
+        f"Spark lost workers again and again ({lost[0]}), which happens when they have too little "
+        "memory; what is published is whole."
     )
     return RetryLater(Reason.USAGE_INCOMPLETE, f"{problem} Give the policy's rollup more memory.")
 

@@ -65,8 +65,8 @@ class Window:
         span_ms = self.end_ms - self.start_ms
         if span_ms not in (HOUR_MS, DAY_MS) or self.start_ms % span_ms:
             raise InvalidResource(
-                f"{self.start_ms}..{self.end_ms} ms is no whole hour or day: usage is published "
-                f"by those only."
+                f"{self.start_ms}..{self.end_ms} ms is not a whole hour or day: usage is published "
+                "by those only."
             )
 
     @property
@@ -148,7 +148,7 @@ class Owner:
     def objection_to(self, found: "Owner") -> str | None:
         """Why tables of `found` are not ours to write, None if they are."""
         if _differ(self.cluster, found.cluster):
-            return f"are of Kafka cluster {found.cluster}, and this run is of {self.cluster}"
+            return f"belong to Kafka cluster {found.cluster}, and this run is for {self.cluster}"
         if self.policy_uid and found.policy_uid:
             if found.policy_uid in (self.policy_uid, *self.former_uids):
                 return None
@@ -181,8 +181,8 @@ def require_owner(owner: Owner, found: Owner, *, where: str) -> None:
     if not owner.policy_uid or not found.policy_uid or _differ(owner.cluster, found.cluster):
         raise OtherOwner(problem)
     raise OtherOwner(
-        f"{problem} Is it the same policy, created again, annotate it with {TAKE_OVER_ANNOTATION}: "
-        f"{found.policy_uid}."
+        f"{problem} If it is the same policy, created again, annotate it with "
+        f"{TAKE_OVER_ANNOTATION}: {found.policy_uid}."
     )
 
 
@@ -256,13 +256,13 @@ def _refuse_what_is_no_number(kind: TableKind, rows: pa.Table) -> None:
             and pc.all(pc.is_finite(rows[column.name])).as_py() is False
         ):
             raise UsageDamaged(
-                f"Rows for {kind.name} have a {column.name} that is no number; nothing of them "
-                f"is kept."
+                f"Rows for {kind.name} have a {column.name} that is not a number; nothing of them "
+                "is kept."
             )
 
 
 def in_order(kind: TableKind, rows: pa.Table) -> pa.Table:
-    """Sorted by the table's key. Raises UsageDamaged where two rows have the same key.
+    """Sorted by the table's key. Raises UsageDamaged if two rows have the same key.
 
     Tasks stage rows in this order, and to see it takes a tenth of the time of sorting.
     """
@@ -369,7 +369,7 @@ def decode(
         rows = file.read_row_groups(_groups_with(file, some), wanted)
         return rows.filter(pc.is_in(rows[some.column], value_set=some.values))
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise UsageDamaged(f"{where} is no whole Parquet file ({error}).") from error
+        raise UsageDamaged(f"{where} is not a complete Parquet file ({error}).") from error
 
 
 def _groups_with(file: pq.ParquetFile, some: Some) -> list[int]:
@@ -444,7 +444,7 @@ class Manifest:
     `made_from` has the stamp of each window that the rows were made from, by its name; `source`
     says by which way samples came, "" for rows that were made from other tables, and
     `source_samples` how many there were of the brokers' own counters in the window; `coverage` is
-    the mean of the rows' (0..1), None where the table has none or there are no rows.
+    the mean of the rows' (0..1), None if the table has none or there are no rows.
     """
 
     table: str

@@ -131,7 +131,7 @@ def _update_table(
 def _table(catalog: Catalog, store: UsageStore, kind: TableKind, namespace: str) -> Table:
     """The table, made or given new columns first where need be.
 
-    Raises InvalidResource where it is of another store.
+    Raises InvalidResource if it is of another store.
     """
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.transforms import DayTransform

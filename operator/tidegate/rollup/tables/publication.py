@@ -167,7 +167,7 @@ def in_portions(
 ) -> Iterator[pa.Table]:
     """Yield all rows of the sources in the table's order; `rows` = how many. No rows, no portion.
 
-    Raises UsageDamaged where two rows have the same key, and whatever a source raises.
+    Raises UsageDamaged if two rows have the same key, and whatever a source raises.
     """
     wanted = 1 + rows // MOST_ROWS
     for chosen, some in _shares(kind, sources, wanted) if wanted > 1 else ((sources, None),):
@@ -272,7 +272,7 @@ def parts_of(publication: Publication) -> list[Publication]:
 def write_rows(store: UsageStore, part: Publication) -> Written:
     """Verify what was staged of the part, and write it sorted under new names.
 
-    Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or
+    Raises UsageDamaged if files do not hold what was staged, rows lie outside of the window or
     come twice; RetryLater where the storage does not answer or is full.
     """
     standing = _standing(store, part)
@@ -294,7 +294,7 @@ def name_files(
 
     Where the window has the same rows already, from the same sources, nothing is written: what was
     made of it need not be made again. One that was published before it was over is published again,
-    because that it is complete is news. Raises UsageDamaged where rows are lost or come twice, and
+    because that it is complete is news. Raises UsageDamaged if rows are lost or come twice, and
     RetryLater as `write_rows`. After any error the window is as it was.
     """
     covered = [one.covered for one in written if one.covered is not None]

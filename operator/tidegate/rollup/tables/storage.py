@@ -57,7 +57,7 @@ def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> 
 
 
 def create_durably(path: str, content: bytes) -> bool | None:
-    """Write a file that must be new; False if it exists, None where the disk cannot tell.
+    """Write a file that must be new; False if it exists, None if the disk cannot tell.
 
     A second name for a written file is given to one process only, over a network as well.
     """
@@ -170,7 +170,7 @@ class Storage:
         return f"{self._root}/{path}" if self._is_disk else f"{self.shown}/{path}"
 
     def read(self, path: str) -> bytes | None:
-        """The whole content; None where there is no such file."""
+        """The whole content; None if there is no such file."""
         with self._as_our_errors("read", path):
             try:
                 with self.filesystem.open_input_file(self._full(path)) as stream:
@@ -209,7 +209,7 @@ class Storage:
 
         pyarrow cannot ask a bucket for that. So each process puts a claim beside the file before it
         looks: the only one to see no other claim writes, the first of several waits until the rest
-        have withdrawn. Raises Conflict where another claim stays, perhaps of a process that was
+        have withdrawn. Raises Conflict if another claim stays, perhaps of a process that was
         killed, or whose write failed: such a write may still arrive.
         """
         if self._is_disk:
@@ -250,7 +250,7 @@ class Storage:
         ]
 
     def size_bytes(self, path: str) -> int | None:
-        """None where there is no such file."""
+        """None if there is no such file."""
         with self._as_our_errors("look at", path):
             found = self.filesystem.get_file_info(self._full(path))
             return found.size if found.type == FileType.File else None
@@ -337,7 +337,7 @@ def open_storage(url: str, *, parallel: int = 8) -> Storage:
 
     A container of Azure is `abfs://container@account.dfs.core.windows.net/…`; `abfss://` is the
     same, over TLS both. An S3 endpoint and login may come from the variables of AWS' own clients.
-    Raises InvalidResource for another scheme, or a URL without a path, and Unreachable where S3
+    Raises InvalidResource for another scheme, or a URL without a path, and Unreachable if S3
     does not say where a bucket is.
     """
     if "://" not in url:
@@ -385,7 +385,9 @@ _FORMS = (
 
 
 def _refuse(shown: str) -> Storage:
-    raise InvalidResource(f"{shown or 'An empty address'} is no storage for usage tables. {_FORMS}")
+    raise InvalidResource(
+        f"{shown or 'An empty address'} is not a storage address for usage tables. {_FORMS}"
+    )
 
 
 def _shown(url: str) -> str:

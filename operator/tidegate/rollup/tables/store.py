@@ -132,7 +132,7 @@ class UsageStore:
         ]
 
     def require_writable(self, owner: Owner) -> None:
-        """Raises OtherVersion where a table's newest manifest is of another version, OtherOwner
+        """Raises OtherVersion if a table's newest manifest is of another version, OtherOwner
         where it is another policy's.
 
         A run asks before it writes. Only the newest is read, for a year of them takes a minute from
@@ -236,7 +236,7 @@ class UsageStore:
         )
 
     def content(self, file: PublishedFile) -> bytes:
-        """The file, to the byte what was published. Raises Incomplete where it is not."""
+        """The file, to the byte what was published. Raises Incomplete if it is not."""
         content = self.storage.read(file.path)
         if content is None or checksum(content) != file.sha256:
             wrong = "is gone" if content is None else "does not hold what was published (checksum)"

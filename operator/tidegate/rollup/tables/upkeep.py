@@ -351,7 +351,7 @@ def keep_up(
     `before_sweep` tells other readers where rows are now; where it gives False they may still read
     what is named no more, and nothing is swept.
 
-    Raises RetryLater where the storage does not answer, UserActionRequired for tables that are
+    Raises RetryLater if the storage does not answer, UserActionRequired for tables that are
     damaged or of another version; what is published stays.
     """
     discard_staging(store, run_id)

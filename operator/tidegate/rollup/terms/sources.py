@@ -7,6 +7,7 @@ from the trail where Prometheus did not scrape the operator.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from tidegate.control.audit.lines import AuditLine as AuditLine
 from tidegate.control.audit.lines import seconds_of
 from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND, Client
 from tidegate.rollup.fold.windows import StepFunction, scrape_times
+from tidegate.rollup.labels import with_budgets
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
 from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
@@ -25,6 +27,7 @@ from tidegate_logic.contracts.leader_scaling import share_scale
 from tidegate_logic.decision import LevelState
 from tidegate_logic.model import (
     BrokerLimits,
+    Budget,
     Contract,
     Member,
     Policy,
@@ -76,6 +79,7 @@ class PolicyTerms:
     `from_status` has the rates on each broker in the tiers' status, by tier and member.
     `past_members` are those of another time, where they are not the tiers' members of now.
     `changed_ms` is when the spec of each tier changed last, as far as Kubernetes was asked.
+    `budgets_known` is false where it is not known which budgets there are.
     """
 
     key: str
@@ -85,6 +89,7 @@ class PolicyTerms:
     from_status: Mapping[tuple[str, str], RatesByDirection] = field(default_factory=dict)
     past_members: Sequence[PolicyMember] | None = None
     changed_ms: Mapping[str, int] = field(default_factory=dict)
+    budgets_known: bool = True
 
     @classmethod
     def of(
@@ -93,14 +98,18 @@ class PolicyTerms:
         tiers: Sequence[Tier],
         statuses: Mapping[str, Mapping[str, Any]] | None = None,
         changed_ms: Mapping[str, int] | None = None,
+        budgets: Sequence[Budget] | None = (),
     ) -> Self:
-        """`statuses` are those of the BusinessTier objects, by tier."""
+        """`statuses` are those of the BusinessTier objects, by tier; `budgets` the oldest first.
+
+        None = they are not known in full.
+        """
         from_status = {
             (key, name): rates
             for key, status in (statuses or {}).items()
             for name, rates in _from_status(status)
         }
-        allowed = allowed_tiers(policy, tuple(tiers))
+        allowed = with_budgets(allowed_tiers(policy, tuple(tiers)), budgets or ())
         return cls(
             policy.key,
             allowed,
@@ -108,6 +117,7 @@ class PolicyTerms:
             policy.window,
             from_status,
             changed_ms=changed_ms or {},
+            budgets_known=budgets is not None,
         )
 
     @cached_property
@@ -218,7 +228,7 @@ class OperatorSamples:
     source: Literal["metrics", "trail"] = "metrics"
 
     def contract(self, key: MemberKey) -> StepFunction | None:
-        """Return the member's contract as a quota on each broker; None where it is unknown."""
+        """Return the member's contract as a quota on each broker; None if it is unknown."""
         row = self.targets.get(key)
         known = np.flatnonzero(np.isfinite(row)) if row is not None else ()
         return (
@@ -325,7 +335,7 @@ def _step_function(series: list[SeriesSamples]) -> StepFunction:
 # mutes predicted and observed. Only applied writes count; refused and dry ones changed nothing.
 
 
-_BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
+_BY_LOAD = frozenset({Reason.THROTTLED, Reason.CALENDAR, Reason.RELAXING, Reason.RELEASED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,13 +446,13 @@ def _written(line: AuditLine) -> Iterator[Written]:
 
 
 def _over(line: AuditLine) -> Iterator[NicOver]:
-    for broker in line.get("brokers", ()):
+    for broker, direction in product(line.get("brokers", ()), _directions(line)):
         if broker.get("need"):
             nic, threshold = broker.get("nic"), broker.get("threshold")
             known = isinstance(nic, (int, float)) and isinstance(threshold, (int, float))
             yield NicOver(
                 _at_ms(line),
-                _direction(line),
+                direction,
                 int(broker["id"]),
                 max(0.0, nic - threshold) if known else None,
             )
@@ -452,11 +462,13 @@ def _muted(line: AuditLine) -> Iterator[Muted]:
     observed = (_seconds(entity.get("observedMute_s")) for entity in line.get("entities", ()))
     known = [seconds for seconds in observed if seconds is not None]
     if known:
-        yield Muted(_at_ms(line), _direction(line), max(known))
+        for direction in _directions(line):
+            yield Muted(_at_ms(line), direction, max(known))
 
 
-def _direction(line: AuditLine) -> str:
-    return DIRECTION_OF_WAY.get(str(line.get("dir")), str(line.get("dir")))
+def _directions(line: AuditLine) -> Iterable[str]:
+    way = str(line.get("dir"))
+    return DIRECTIONS if way == model.Direction.COMBINED else (DIRECTION_OF_WAY.get(way, way),)
 
 
 def _whole_number(value: object) -> int | None:
@@ -472,7 +484,7 @@ def _seconds(value: object) -> float | None:
 
 
 _BACK: Final = frozenset({Reason.RELAXING})
-_HELD: Final = _BACK | {Reason.THROTTLED}
+_HELD: Final = _BACK | {Reason.THROTTLED, Reason.CALENDAR}
 _FOR_EVER: Final = 2**62
 
 

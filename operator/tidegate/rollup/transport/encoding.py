@@ -226,7 +226,7 @@ class _Batch:
             times_ms[places], values[places] = time_ms, value
 
     def require_ends_within(self, ends: Integers) -> None:
-        """Raise Malformed where a chunk was read beyond its end."""
+        """Raise Malformed if a chunk was read beyond its end."""
         if np.any(self._at > ends.astype(np.uint64) * np.uint64(8)):
             raise Malformed("a chunk in it ends before its last sample")
 
@@ -267,7 +267,7 @@ class _Batch:
     def _change(self, live: int) -> tuple[Integers | None, Bits]:
         """By how much the distance in time changes, and at least 40 bits of what comes next.
 
-        None where none does: Prometheus stores scrapes that are a little late as if they were not.
+        None if none does: Prometheus stores scrapes that are a little late as if they were not.
         """
         ahead = self._peek(live)
         kind = (ahead >> np.uint64(60)).view(np.int64)

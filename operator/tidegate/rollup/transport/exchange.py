@@ -78,7 +78,7 @@ class RequestSlots:
 
 
 def _lock(path: Path) -> int | None:
-    """The file, opened and locked; None when somebody else has it locked."""
+    """The file, opened and locked; None when someone else has it locked."""
     slot = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -401,7 +401,7 @@ class RemoteReadChunks(_RemoteRead):
             return list(super()._stored_all([one for one, _ in group]))
 
     def _chunks(self, asked: ReadRequest, until: float) -> StoredChunks | None:
-        """None where there are chunks of another encoding among them."""
+        """None if there are chunks of another encoding among them."""
         kind = AnswerKind.STREAMED_XOR_CHUNKS
         return self._ask(kind, asked, read=_chunks_in, until=until)
 

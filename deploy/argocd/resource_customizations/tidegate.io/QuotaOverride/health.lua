@@ -1,5 +1,5 @@
 -- What Argo CD shows of a QuotaOverride: whether it is in force for everybody whom it names, which its condition Ready says. One that is
--- over did what it was to do.
+-- over did what it was to do, and one whose time has not come has nothing to do.
 -- Argo CD opens no string library for this script.
 
 -- reasons for not being ready that pass by themselves, or once another object is there
@@ -33,7 +33,7 @@ end
 if (status.observedGeneration or 0) < (obj.metadata.generation or 0) then
   return {status = "Progressing", message = "The operator has not acted on the newest spec yet"}
 end
-if ready.status == "True" or ready.reason == "OverrideExpired" then
+if ready.status == "True" or ready.reason == "OverrideExpired" or ready.reason == "OverrideScheduled" then
   return {status = "Healthy", message = ready.message}
 end
 -- overruled: it waits for the end of the override that takes precedence, and nothing is wrong with either

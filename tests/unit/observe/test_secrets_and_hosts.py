@@ -13,7 +13,7 @@ from tests.unit.control.stage import Stage
 from tests.unit.resources.documents import ABSENT
 from tests.unit.resources.documents import policy as policy_document
 from tidegate.errors import InvalidResource, UserActionRequired
-from tidegate.observe.trust import Secrets, read_secrets, refuse_other_hosts
+from tidegate.observe.secrets_and_hosts import Secrets, read_secrets, refuse_other_hosts
 from tidegate.resources import parse_policy
 from tidegate.settings import PolicyBounds
 from tidegate_logic.reasons import Reason

@@ -1,11 +1,13 @@
-"""Whose quotas stay as they are because an input about them alone is not known.
+"""Entities whose quotas stay as they are, because an input about them alone is unknown.
 
-A tier that cannot be read, or of which it is not known whether the policy lets it in, may be the
-one that counts for an entity. Contracts may be recommended ones whose source was not read yet. One
-of Strimzi's KafkaUsers may declare the quotas of a user while these cannot be read. What clients
-without a quota send is known with the first reading only. Such entities are taken out of the
-observation, so that the core leaves them alone; all others go on. A policy that is being deleted
-gives everything back, in doubt or not.
+- A tier that cannot be read, or that the policy may or may not admit, may be the one that applies
+  to an entity.
+- A contract may be a recommended one whose source has not been read yet.
+- One of Strimzi's KafkaUsers may declare a user's quotas while KafkaUsers cannot be read.
+- A first quota waits for the first reading of what its clients send.
+
+Such entities are taken out of the observation, so that the core leaves them alone and continues
+with all others. When a policy is being deleted, everything is restored, known or not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,19 +23,19 @@ Frozen = dict[Entity, tuple[Reason, str]]
 
 _IN_DOUBT = {
     Reason.INVALID_SPEC: "cannot be read",
-    Reason.NAMESPACES_UNREAD: "it is not known whether the policy lets it in",
+    Reason.NAMESPACES_UNREAD: "Tidegate cannot tell whether the policy admits it",
 }
 _USAGE_AWAITED = (
     Reason.KUBERNETES_UNREACHABLE,
-    "the result of the rollup Jobs, from which contracts are recommended, could not be read yet; "
-    "the quota stays as it is until it is",
+    "the rollup Jobs' result, which recommended contracts come from, has not been read yet; the "
+    "quota stays as it is until then",
 )
 
 
 _RATES_AWAITED = (
     Reason.CLIENT_RATES_AWAITED,
-    "its first quota waits for the first reading of what its clients send, half a minute at most, "
-    "so that they are not throttled for longer than necessary",
+    "its first quota waits up to 30 s for the first reading of its clients' rates, so that they "
+    "are not throttled for longer than necessary",
 )
 
 
@@ -97,9 +99,10 @@ def unknown_tiers(declared: Declared) -> Iterator[Note]:
     if namespaces and not declared.policy.deleting:
         yield Note(
             Reason.NAMESPACES_UNREAD,
-            f"labels of namespace {', '.join(sorted(namespaces))} cannot be read, so it is not "
-            "known whether spec.allowedTiers lets in the BusinessTiers there (their condition "
-            "Ready says why); what these name stays as it is until it is",
+            f"labels of namespace {', '.join(sorted(namespaces))} cannot be read, so Tidegate "
+            "cannot tell whether spec.allowedTiers admits the BusinessTiers there (their "
+            "condition Ready says why); the quotas that they declare stay as they are until it "
+            "can",
         )
 
 
@@ -108,7 +111,7 @@ def _named_by_broken(declared: Declared) -> Frozen:
     return {
         entity: (
             tier.reason,
-            f"BusinessTier {tier.key} may be the one that counts for it, and "
+            f"BusinessTier {tier.key} may be the one that applies to it, and "
             f"{_IN_DOUBT[tier.reason]} (its condition Ready says why); the quota stays as it is "
             "until that is known",
         )
@@ -121,7 +124,7 @@ def _named_by_broken(declared: Declared) -> Frozen:
 def _ownerless(declared: Declared, quotas: Mapping[Entity, StoredQuota]) -> frozenset[Entity]:
     """The entities in the ledger that no readable tier names, but a broken one may.
 
-    None where all that broken tiers name is known; what they may not name is not theirs.
+    None if all that broken tiers name is known; what they may not name is not theirs.
     """
     guessed = [tier.key for tier in declared.broken if not tier.names_all]
     if not guessed:

@@ -106,8 +106,9 @@ def read_secrets(
             raise UserActionRequired(
                 Reason.SECRET_NOT_ALLOWED,
                 f'Secret {namespace}/{name} lacks the label {CREDENTIALS}: "true", without which '
-                "no policy may use it; nothing of it is sent anywhere. Somebody who may write "
-                f"Secrets allows it: kubectl label secret -n {namespace} {name} {CREDENTIALS}=true",
+                "no policy may use it; nothing of it is sent anywhere. Someone who can write "
+                f"Secrets can allow it: kubectl label secret -n {namespace} {name} "
+                f"{CREDENTIALS}=true",
             )
         data[name] = dict(found)
     return Secrets(namespace, data, token_folder=Path(bounds.token_folder))
@@ -124,7 +125,7 @@ def refuse_other_hosts(policy_key: str, spec: PolicySpec, bounds: PolicyBounds) 
     if not bounds.allowed_hosts:
         return
     for field_name, host, port in _addresses(spec):
-        if not any(_fits(host, port, pattern) for pattern in bounds.allowed_hosts):
+        if not is_allowed(host, port, bounds):
             raise InvalidResource(
                 f"BrokerBandwidthPolicy {policy_key}: {field_name} names the host {host}, which is "
                 "not among those that this operator may connect to (its option --allowed-host, the "
@@ -133,6 +134,12 @@ def refuse_other_hosts(policy_key: str, spec: PolicySpec, bounds: PolicyBounds) 
                 consequence="nothing is connected to and every quota stays as it is until the "
                 "address or that list is changed",
             )
+
+
+def is_allowed(host: str, port: str, bounds: PolicyBounds) -> bool:
+    """Whether the operator's owner lets it connect there; without a list, anywhere."""
+    listed = bounds.allowed_hosts
+    return not listed or any(_fits(host, port, pattern) for pattern in listed)
 
 
 def _addresses(spec: PolicySpec) -> Iterator[tuple[str, str, str]]:

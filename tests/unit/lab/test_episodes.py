@@ -1,17 +1,14 @@
-"""The figures of a measured episode, out of recorded seconds."""
+"""The figures of a played episode, out of recorded seconds."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from bench.throttling.stage import LIMITS
-from lab.episodes import Business, Episode, Operation, runs_of_nothing
+from lab.episodes import Business, Episode, runs_of_nothing
 from lab.quota_watch import QuotaWrite
 from lab.rates import ByteSeries, Sample
 
-LIMIT = LIMITS[Operation.CONSUME]
+LIMIT = 25_000_000
 L0 = Business("L0", "checkout", 16_000_000, None, 30_000_000)
 L3 = Business("L3", "reports", 10, 4, contract=20)
 
@@ -35,7 +32,6 @@ def played(
         moved={L3.user: of_l3},
         nic=series(nic),
         writes=writes,
-        connections={"L3-reports-0": of_l3},
     )
 
 
@@ -52,15 +48,6 @@ def test_the_longest_silence_may_lie_at_either_end(rates: list[float], longest: 
 
 def test_a_silence_before_the_first_write_is_not_ours() -> None:
     assert played([0, 0, 0, 5, 0, 5], [1] * 6, writes=[lowered(3, 4)]).longest_silence("L3") == 1
-
-
-def test_a_user_is_served_when_any_of_its_connections_is() -> None:
-    first, second = series([5, 0, 0, 0, 5, 5]), series([5, 0, 5, 0, 0, 5])
-    one = played([10, 0, 5, 0, 5, 10], [1] * 6, writes=[lowered(0, 4)])
-    two = replace(one, connections={"L3-reports-0": first, "L3-reports-1": second})
-    assert two.longest_silence("L3") == 1
-    assert two.longest_of_connections("L3", 0, 6) == 3
-    assert two.longest_of_connections("L3", 3, 6) == 2
 
 
 def test_a_nic_that_dips_within_the_limit_for_less_than_a_sawtooth_is_not_within() -> None:
