@@ -116,10 +116,10 @@ def divide(claims: Sequence[Claim], totals: Mapping[str, float]) -> list[float]:
                 if need - shares[place] <= step * weights[place]
             ]
             for place in done or active:
-                gets = active[place] - shares[place] if done else step * weights[place]
-                shares[place] += gets
+                before, need = shares[place], active[place]
+                shares[place] = need if done else min(need, before + step * weights[place])
                 for budget in claims[place].path:
-                    room[budget] = max(0.0, room[budget] - gets)
+                    room[budget] = max(0.0, room[budget] + before - shares[place])
             if not done:
                 room[tightest] = 0.0
                 done = [place for place in active if tightest in claims[place].path]

@@ -109,6 +109,15 @@ def test_what_clients_need_to_work_is_not_taken_by_what_is_fixed() -> None:
     assert divide(below, parent) == [130, 3, 3]
 
 
+def test_a_contract_is_not_exceeded_by_a_rounding_either() -> None:
+    claims = [
+        Claim(("a",), Level.L0, 0.1, 0.0, inf, inf, False),
+        Claim(("a",), Level.L0, 0.1, 12.78125, inf, 9.995091607408595, False),
+        Claim(("b", "a"), Level.L0, 0.1, 19.974407843641675, inf, 3.0, False),
+    ]
+    assert divide(claims, {"a": 12.0, "b": 2.0})[1] <= 9.995091607408595
+
+
 def test_what_a_parent_has_bounds_its_children_by_their_weights() -> None:
     totals = {"retail": 90.0, "search": 80.0, "shop": 80.0}
     search = claim(inf, path=("search", "retail"), weight=2.0, least=0)
