@@ -24,6 +24,7 @@ from tidegate.kube.lease import LeaseAddress, SharedLease
 pytestmark = pytest.mark.integration
 
 HELD_SECONDS = 10.0
+ATTEMPTS_WHEN_BUSY = 6
 
 
 class SlowProxy(Proxy):
@@ -135,8 +136,21 @@ def test_an_answer_that_is_held_for_10_s_costs_no_policy_its_lease(
         assert len(failed) == 1, "one hung call is one policy's"
 
 
-def test_100_leases_at_50_ms_a_call_do_not_lapse(kube_api: KubeApi, start: Start) -> None:
-    with SlowProxy(kube_api, delay_seconds=0.05) as proxy, capture_logs() as lines:
-        replica = start(proxy, policies=100)
-        assert lapsed_within(replica, 16.0) == set(), when_busy()
-        assert [line for line in lines if line["event"] == "Lease lost"] == []
+# A round of calls one after the other takes five seconds in both, and lets Leases lapse.
+@pytest.mark.parametrize(
+    ("policies", "delay_seconds"),
+    [(25, 0.2), pytest.param(100, 0.05, marks=pytest.mark.long)],
+)
+def test_leases_on_a_slow_api_server_do_not_lapse(
+    kube_api: KubeApi, start: Start, policies: int, delay_seconds: float
+) -> None:
+    with SlowProxy(kube_api, delay_seconds=delay_seconds) as proxy:
+        replica = start(proxy, policies=policies)
+        for _ in range(ATTEMPTS_WHEN_BUSY):
+            with capture_logs() as lines:
+                lapsed = lapsed_within(replica, 16.0)
+            lost = [line for line in lines if line["event"] == "Lease lost"]
+            # A machine that is busy may hold processes back for as long as a Lease is valid.
+            if not (lapsed or lost) or not when_busy():
+                break
+        assert (lapsed, lost) == (set(), []), when_busy()
