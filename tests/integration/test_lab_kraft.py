@@ -13,9 +13,9 @@ from lab.kraft import KraftLab
 from lab.packages import KAFKA_3, KAFKA_4, KAFKA_4_4
 from lab.process import wait_until
 from lab.quota_watch import PRODUCE_KEY, watched_quotas
+from tests.integration.connections import connection_of
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
-from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.long]
@@ -40,7 +40,7 @@ def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(
     ) as kafka:
         assert len(kafka.controllers) == (controllers or brokers)
         assert f"Kafka version: {version}" in kafka.broker(1).log_text()
-        client = AdminClient(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
+        client = AdminClient(connection_of(kafka.bootstrap_servers))
         assert client.is_kraft()
         with watched_quotas(kafka, ["alice"], PRODUCE_KEY) as quotas:
             before = time.time()
@@ -67,7 +67,7 @@ def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(
         for broker in kafka.brokers:
             broker.wait_started()
         kafka.admin.wait_for_brokers(range(1, brokers + 1))
-        again = AdminClient(KafkaConnection((kafka.bootstrap_servers.split(",")[-1],)))
+        again = AdminClient(connection_of(kafka.bootstrap_servers.split(",")[-1]))
         assert describe(again, [Entity("alice")], "unused") == {Entity("alice"): {PRODUCE: "2048"}}
         again.close()
         assert kafka.can_log_in("alice", kafka.password("alice"))

@@ -17,10 +17,10 @@ from lab.process import started, wait_until
 from lab.prometheus import PrometheusLab, monitoring
 from tests.integration.commands.conftest import allowed, use
 from tests.integration.commands.doctor_set_ups import DoctorOnSetUps, Setup
+from tests.integration.connections import connection_of
 from tidegate.kafka.adminapi.client import AdminClient, rights_needed
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
-from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import BYTE_RATE_KEYS, Entity
 
 pytestmark = [pytest.mark.integration, pytest.mark.kraft]
@@ -75,7 +75,7 @@ class TestWithoutZooKeeper(DoctorOnSetUps):
 
 
 def _client(kafka: KraftLab) -> AdminClient:
-    return AdminClient(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
+    return AdminClient(connection_of(kafka.bootstrap_servers))
 
 
 def _kept(kafka: KraftLab) -> tuple[Mapping[Entity, Any], set[str]]:

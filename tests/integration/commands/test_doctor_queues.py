@@ -17,6 +17,7 @@ from lab.kraft import KraftLab
 from lab.process import patience, started, wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.integration.commands.conftest import allowed
+from tests.integration.connections import connection_of
 from tests.integration.kafka.queue_clients import QueueClients
 from tidegate.commands.context import CommandContext
 from tidegate.commands.doctor_queues import examine_queues
@@ -24,7 +25,6 @@ from tidegate.commands.findings import Finding, State
 from tidegate.commands.inputs import find_policy
 from tidegate.commands.options import AccessOptions, PolicyOptions
 from tidegate.kafka.delay_queues import QueueTopics
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, DELAY_QUEUES, JsonObject, ObjectRef
 from tidegate.queues.names import QueueNames
 from tidegate_logic.queues.levels import Level, WantedLevels
@@ -54,7 +54,7 @@ class QueueOnBrokers:
             },
         )
         self.level = names.level_topic(5, 0).name
-        connection = KafkaConnection(tuple(brokers.bootstrap_servers.split(",")))
+        connection = connection_of(brokers.bootstrap_servers)
         self.topics = QueueTopics(connection)
 
     def make_topics(self) -> None:

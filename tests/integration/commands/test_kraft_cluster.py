@@ -16,9 +16,9 @@ from lab.kraft import KraftLab
 from tests.contract.quota_store_contract import FETCH
 from tests.goldens.golden import numbers
 from tests.integration.commands.test_real_cluster import tidegate
+from tests.integration.connections import connection_of
 from tests.integration.kafka.admin_world import AdminWorld
 from tests.unit.control.stage import Stage
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.observe.connections import open_topology
 from tidegate.observe.secrets_and_hosts import Secrets
@@ -32,7 +32,7 @@ class Installation:
     """One topic with two partitions on the broker, a policy with one member for it, its ledger."""
 
     def __init__(self, kafka: KraftLab, name: str, folder: Path) -> None:
-        settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+        settings = connection_of(kafka.bootstrap_servers)
         self.world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
         self.name, self.user = name, f"{name}-user"
         self.kafka = {

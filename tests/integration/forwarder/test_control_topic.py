@@ -7,17 +7,17 @@ from contextlib import suppress
 import pytest
 
 from lab.process import wait_until
+from tests.integration.connections import connection_of
 from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
 from tidegate.errors import Unreachable
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.prefix_claims import PrefixClaim, PrefixClaims
-from tidegate.kafka.settings import KafkaConnection
 
 pytestmark = pytest.mark.integration
 
 
 def test_claims_and_the_clock_share_the_control_topic(queue: QueueWorld) -> None:
-    client = AdminClient(KafkaConnection(tuple(queue.kafka.bootstrap_servers.split(","))))
+    client = AdminClient(connection_of(queue.kafka.bootstrap_servers))
     claims = PrefixClaims(client)
     found: dict[str, PrefixClaim] = {}
 

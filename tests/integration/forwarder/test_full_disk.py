@@ -16,12 +16,12 @@ import pytest
 from lab.kafka import Broker
 from lab.kraft import KraftLab
 from lab.process import started, wait_until
+from tests.integration.connections import connection_of
 from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
 from tests.integration.forwarder.test_chaos import LEVELS, Arrivals, Feed
 from tidegate.control.queues.forwarders import ForwardersSeen
 from tidegate.control.queues.report import QueueFinding, verdicts_of
 from tidegate.kafka.delay_queues import QueueTopics
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.queues.names import Guarantee
 from tidegate_logic.queues.levels import LevelDecision
 from tidegate_logic.reasons import Reason
@@ -153,8 +153,7 @@ def until(arrivals: Arrivals, count: int) -> None:
 
 def reason(queue: QueueWorld) -> Reason:
     """What the operator says of the queue, when its forwarders are available."""
-    servers = tuple(queue.kafka.bootstrap_servers.split(","))
-    with closing(QueueTopics(KafkaConnection(servers))) as topics:
+    with closing(QueueTopics(connection_of(queue.kafka.bootstrap_servers))) as topics:
         levels = topics.levels(queue.names, topics.listing())
     raw = {"metadata": {"uid": "u", "name": "q", "namespace": "n"}, "spec": {}}
     seen = ForwardersSeen(wanted=1, available=1, age_seconds=1.0)

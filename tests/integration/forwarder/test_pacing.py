@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka.admin import AdminClient as ConfluentAdmin
 
 from lab.process import patience, wait_until
+from tests.integration.connections import connection_of
 from tests.integration.forwarder.queue_world import APPEND_TIME, QueueWorld
 from tidegate.forwarder import pacing
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.prefix_claims import PrefixClaims
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.queues.names import DUE_HEADER, Guarantee
 from tidegate_logic.queues.shift import Pace, Shift
 
@@ -26,7 +26,7 @@ _LONG_SECONDS = 2.5  # beyond its due time, for a message that waits
 @pytest.fixture
 def operator(queue: QueueWorld) -> Iterator[PrefixClaims]:
     """The operator's side of the control topic; the queue has its topics."""
-    client = AdminClient(KafkaConnection(tuple(queue.kafka.bootstrap_servers.split(","))))
+    client = AdminClient(connection_of(queue.kafka.bootstrap_servers))
     claims = PrefixClaims(client)
     queue.topic(queue.names.control_topic, config={**APPEND_TIME, "cleanup.policy": "compact"})
     claims.claim(queue.names, "uid", "shop/unpaid")

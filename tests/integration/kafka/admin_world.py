@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from lab.kafka import BrokersLab
 from lab.process import patience, wait_until
+from tests.integration.connections import connection_of
 from tidegate.kafka.adminapi import log
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.log import LedgerLog
@@ -196,9 +197,7 @@ def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
     may write it down seconds after the answer, and a reader leaves the transaction out until then.
     One that is never ended costs each of its readers all of that time.
     """
-    servers = tuple(kafka.bootstrap_servers.split(","))
-    settings = KafkaConnection(servers, request_timeout_seconds=patience(10))
-    world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
+    world = AdminWorld(connection_of(kafka.bootstrap_servers), f"__ledger-{name}", kafka.cluster_id)
     world.clear()
     with patch.object(log, "_MARKED_WITHIN_SECONDS", patience(2)):
         yield world

@@ -35,6 +35,7 @@ from tests.contract.quota_store_contract import (
     give_back,
     record,
 )
+from tests.integration.connections import connection_of
 from tests.integration.kafka.admin_world import AdminWorld, around, lose
 from tidegate.errors import (
     Conflict,
@@ -52,7 +53,7 @@ from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_store import Claim
-from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism
+from tidegate.kafka.settings import SaslLogin, SaslMechanism
 from tidegate_logic.model import Entity
 from tidegate_logic.reasons import Reason
 
@@ -540,7 +541,7 @@ def test_a_user_without_rights_is_named_them_and_with_exactly_those_it_works(
     kraft.create_scram_user(unique_name, "right")
     wait_until(partial(kraft.can_log_in, unique_name, "right"), "the new login", timeout_seconds=10)
     login = SaslLogin(SaslMechanism.SCRAM_SHA_256, unique_name, "right")
-    settings = KafkaConnection((kraft.sasl_bootstrap_servers,), sasl=login)
+    settings = connection_of(kraft.sasl_bootstrap_servers, login)
     store = AdminQuotaStore(settings, world.topic)
     with pytest.raises(Unauthorized) as refused:
         store.claim(Claim(POLICY, "uid-1"))
@@ -644,7 +645,7 @@ def test_brokers_apply_what_is_written(
 @pytest.mark.kraft
 def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_leader() -> None:
     with started(lambda: KraftLab(brokers=3)) as kafka:
-        settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+        settings = connection_of(kafka.bootstrap_servers)
         store = AdminQuotaStore(settings)
         woken = threading.Event()
         store.claim(Claim(POLICY, "uid-1"))

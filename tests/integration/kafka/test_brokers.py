@@ -15,6 +15,7 @@ from lab.kafka import DEFAULT, BrokersLab, KafkaLab, QuotaChange
 from lab.kraft import KraftLab
 from lab.process import patience, wait_until
 from tests.contract.quota_store_contract import first, give_back
+from tests.integration.connections import connection_of
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.brokers import KafkaTopology
@@ -146,7 +147,7 @@ def _foreign_settings(client: KazooClient, entity: Entity) -> dict[str, str]:
 
 @pytest.fixture
 def topology(three_brokers: BrokersLab) -> Iterator[KafkaTopology]:
-    settings = KafkaConnection(tuple(three_brokers.bootstrap_servers.split(",")))
+    settings = connection_of(three_brokers.bootstrap_servers)
     store = AdminQuotaStore(settings)
     opened = KafkaTopology(settings, topic_names=store.topic_names)
     yield opened
@@ -200,7 +201,7 @@ def test_leaders_are_followed_when_the_broker_in_use_dies(
 
 
 def test_a_broker_is_known_to_be_cordoned_until_it_is_not_any_more(kraft: KraftLab) -> None:
-    settings = KafkaConnection(tuple(kraft.bootstrap_servers.split(",")))
+    settings = connection_of(kraft.bootstrap_servers)
     with closing(KafkaTopology(settings, topic_names=frozenset)) as topology:
         topology.read([])
 
@@ -228,7 +229,7 @@ def test_a_login_is_used_and_its_refusal_names_the_user(
     three_brokers: BrokersLab, password: str, *, accepted: bool
 ) -> None:
     login = SaslLogin(SaslMechanism.PLAIN, "alice", password)
-    settings = KafkaConnection(tuple(three_brokers.sasl_bootstrap_servers.split(",")), sasl=login)
+    settings = connection_of(three_brokers.sasl_bootstrap_servers, login)
     assert password not in repr(settings)
     topology = KafkaTopology(settings, topic_names=frozenset)
     if accepted:

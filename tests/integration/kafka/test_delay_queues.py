@@ -7,10 +7,10 @@ import pytest
 
 from lab.kafka import BrokersLab
 from lab.process import patience, wait_until
+from tests.integration.connections import connection_of
 from tests.integration.kafka.queue_clients import QueueClients
 from tidegate.errors import LeaseLost, UserActionRequired
 from tidegate.kafka.delay_queues import CONTROL_SETTINGS, LevelSeen, QueueTopics
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.queues.names import QueueNames
 from tidegate.queues.position import PositionNote
 from tidegate_logic.queues.levels import Level, WantedLevels, first_claim
@@ -107,7 +107,7 @@ class QueueTopicsContract:
         self, brokers: BrokersLab, names: QueueNames, clients: QueueClients
     ) -> None:
         now = Now()
-        topics = QueueTopics(connection_of(brokers), wall=now)
+        topics = QueueTopics(connection_of(brokers.bootstrap_servers), wall=now)
         name = self.made(topics, names)
         clients.produce(name, 3)
         assert self.level(topics, names).found.late_seconds == 0.0
@@ -124,7 +124,7 @@ class QueueTopicsContract:
         self, is_committed: bool, brokers: BrokersLab, names: QueueNames, clients: QueueClients
     ) -> None:
         now = Now()
-        topics = QueueTopics(connection_of(brokers), wall=now)
+        topics = QueueTopics(connection_of(brokers.bootstrap_servers), wall=now)
         name = self.made(topics, names)
         clients.produce_in_transaction(name, 3, commit=is_committed)
         clients.commit(names, name, 3 if is_committed else 0)
@@ -248,12 +248,8 @@ class Now:
         return time.time() + self.ahead_seconds
 
 
-def connection_of(brokers: BrokersLab) -> KafkaConnection:
-    return KafkaConnection(tuple(brokers.bootstrap_servers.split(",")))
-
-
 def opened_topics(brokers: BrokersLab) -> QueueTopics:
-    return QueueTopics(connection_of(brokers))
+    return QueueTopics(connection_of(brokers.bootstrap_servers))
 
 
 class TestWithZooKeeper(QueueTopicsContract):

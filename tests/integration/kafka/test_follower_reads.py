@@ -14,11 +14,12 @@ from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.process import patience, started, wait_until
 from tests.integration.conftest import AUTHORIZED
+from tests.integration.connections import connection_of
 from tests.unit.control.stage import Stage
 from tidegate.kafka.adminapi.store import AdminQuotaStore
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.quota_store import QuotaStore
-from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
+from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.observe.broker_settings import (
@@ -67,7 +68,7 @@ def seen(topology: KafkaTopology) -> FollowerReads:
 
 def topology_of(kafka: BrokersLab, *, login: SaslLogin | None = None) -> KafkaTopology:
     servers = kafka.bootstrap_servers if login is None else kafka.sasl_bootstrap_servers
-    connection = KafkaConnection(tuple(servers.split(",")), sasl=login)
+    connection = connection_of(servers, login)
     return KafkaTopology(connection, topic_names=tuple)
 
 
@@ -137,7 +138,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def in_kraft(racks_in_kraft: KraftLab) -> Iterator[Reader]:
-    connection = KafkaConnection(tuple(racks_in_kraft.bootstrap_servers.split(",")))
+    connection = connection_of(racks_in_kraft.bootstrap_servers)
     with (
         closing(AdminQuotaStore(connection)) as store,
         closing(topology_of(racks_in_kraft)) as topology,

@@ -17,11 +17,11 @@ from confluent_kafka import Producer
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.process import patience, slowness, wait_until
+from tests.integration.connections import connection_of
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.errors import Incomplete
 from tidegate.kafka.replication import KafkaReplication
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.kafka.throttle_record import record_to_bytes
 from tidegate.observe.connections import open_cluster
 from tidegate.observe.secrets_and_hosts import Secrets
@@ -50,9 +50,7 @@ class World:
 
     def __init__(self, kafka: BrokersLab) -> None:
         self.kafka = kafka
-        self.replication = KafkaReplication(
-            KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
-        )
+        self.replication = KafkaReplication(connection_of(kafka.bootstrap_servers))
 
     def fill(self, topic: str, size: int, partition: int = 0) -> None:
         """Put so many bytes into a partition, with all replicas in sync at the end."""

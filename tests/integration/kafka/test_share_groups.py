@@ -12,6 +12,7 @@ from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.process import patience, started, wait_until
 from tests.integration.conftest import AUTHORIZED
+from tests.integration.connections import connection_of
 from tests.unit.control.stage import Stage
 from tidegate.errors import Unreachable
 from tidegate.kafka.adminapi.store import AdminQuotaStore
@@ -46,7 +47,7 @@ def sharing() -> Iterator[KraftLab]:
 
 def connection(kafka: BrokersLab, login: SaslLogin | None = None) -> KafkaConnection:
     servers = kafka.bootstrap_servers if login is None else kafka.sasl_bootstrap_servers
-    return KafkaConnection(tuple(servers.split(",")), sasl=login)
+    return connection_of(servers, login)
 
 
 @contextmanager

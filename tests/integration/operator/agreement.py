@@ -14,11 +14,11 @@ from typing import Any
 from lab.errors import LabError
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
+from tests.integration.connections import connection_of
 from tidegate.errors import TidegateError
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
-from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey, StoredQuota
 from tidegate_logic.quotas.leaving import is_restored
 
@@ -168,9 +168,9 @@ class Observer:
         self._before = before
         self._partitions = len(kafka.leaders(topic))
         servers = tuple(kafka.bootstrap_servers.split(","))
-        self.store = AdminQuotaStore(KafkaConnection(servers))
+        self.store = AdminQuotaStore(connection_of(kafka.bootstrap_servers))
         self._each = {
-            broker.broker_id: AdminClient(KafkaConnection((server,)))
+            broker.broker_id: AdminClient(connection_of(server))
             for broker, server in zip(kafka.brokers, servers, strict=True)
         }
 

@@ -15,13 +15,13 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.process import started, wait_until
 from tests.contract.quota_store_contract import ALICE, FETCH, PRODUCE
+from tests.integration.connections import connection_of
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_operator import tier
 from tests.unit.control.stage import Leaders, Stage
 from tidegate.errors import NotFound
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
-from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = pytest.mark.integration
@@ -133,7 +133,7 @@ def test_a_contract_follows_leaders_of_a_kraft_cluster_and_is_given_back(
         escalation = {"maxMuteSeconds": 3}
         spec = {"mode": "Enforce", "kafka": brokers, "escalation": escalation}
         kafka.create_topic(topic, assignment=[[1, 2], [2, 3], [3, 1]])
-        settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+        settings = connection_of(kafka.bootstrap_servers)
         world = AdminWorld(settings, LEDGER_TOPIC, kafka.cluster_id)
         world.put(ALICE, {PRODUCE: "7000000"})
 

@@ -28,12 +28,12 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.process import patience, started, wait_until
 from tests.contract.quota_store_contract import FETCH, PRODUCE
+from tests.integration.connections import connection_of
 from tests.integration.operator.agreement import POLICY, RATES, Observer, Promise, Texts
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BUSINESS_TIERS
 from tidegate_logic.model import Entity
 
@@ -221,7 +221,7 @@ def wait_for_agreement(
 
 def set_quotas(kafka: KraftLab, quotas: Mapping[str, Texts]) -> None:
     """What somebody set before Tidegate came."""
-    client = AdminClient(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
+    client = AdminClient(connection_of(kafka.bootstrap_servers))
     wanted = {Entity(user): texts for user, texts in quotas.items()}
 
     def are_set() -> bool:

@@ -27,6 +27,7 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.contract.quota_store_contract import PRODUCE
+from tests.integration.connections import connection_of
 from tests.integration.operator.installation import LEASE_NAMESPACE
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.errors import TidegateError
@@ -105,7 +106,7 @@ class World:
 
     @property
     def connection(self) -> KafkaConnection:
-        return KafkaConnection(tuple(self.kafka.bootstrap_servers.split(",")))
+        return connection_of(self.kafka.bootstrap_servers)
 
     def apply(self, kind: str, name: str, spec: Mapping[str, Any]) -> None:
         metadata = {"name": name, "namespace": self.namespace}

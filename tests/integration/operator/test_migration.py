@@ -21,6 +21,7 @@ from lab.migration import MigratingLab
 from lab.process import wait_until
 from lab.quota_watch import PRODUCE_KEY, ZooKeeperQuotaWatch
 from tests.contract.quota_store_contract import ALICE, PRODUCE
+from tests.integration.connections import connection_of
 from tests.integration.kafka.admin_world import AdminWorld
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_operator import tier
@@ -28,7 +29,7 @@ from tidegate.errors import Incomplete
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.ledger_move import QUIET_SECONDS, LedgerMove
 from tidegate.kafka.quota_store import Claim
-from tidegate.kafka.settings import KafkaConnection, ZooKeeperConnection
+from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -64,9 +65,7 @@ def test_the_ledger_goes_along_and_no_quota_changes_on_the_way(
         return condition()[:2] == ("False", "MigrationRunning")
 
     kafka.create_topic(topic, assignment=[[1, 2], [2, 3], [3, 1]])
-    world = AdminWorld(
-        KafkaConnection(tuple(kafka.bootstrap_servers.split(","))), LEDGER_TOPIC, kafka.cluster_id
-    )
+    world = AdminWorld(connection_of(kafka.bootstrap_servers), LEDGER_TOPIC, kafka.cluster_id)
     world.put(ALICE, {PRODUCE: "7000000"})
     zookeeper = KazooClient(kafka.zookeeper_connect)
     zookeeper.start()

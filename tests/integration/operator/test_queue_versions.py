@@ -24,11 +24,11 @@ from lab.kubernetes.api import KubeApi
 from lab.process import started, wait_until
 from tests.contract.quota_store_contract import PRODUCE
 from tests.integration.conftest import CHECKOUT
+from tests.integration.connections import connection_of
 from tests.integration.kafka.admin_world import AdminWorld
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_queues import IMAGE, World
 from tidegate.control.queues.report import DRAIN_FINALIZER
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate_logic.model import Entity
 
@@ -181,9 +181,7 @@ def installation(own_api: KubeApi, kraft: KraftLab, unique_name: str) -> Iterato
     kraft.create_topic(unique_name, assignment=[[1]])
     client = kubernetes_config.new_client_from_config(config_file=str(own_api.kubeconfig))
     servers = kraft.bootstrap_servers
-    kafka = AdminWorld(
-        KafkaConnection(tuple(servers.split(","))), f"ledger-{unique_name}", kraft.cluster_id
-    )
+    kafka = AdminWorld(connection_of(servers), f"ledger-{unique_name}", kraft.cluster_id)
     found = Installation(client, unique_name, servers, api=own_api, kafka=kafka)
     found.install()
     yield found

@@ -22,6 +22,7 @@ from lab.kafka import BrokersLab, KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import start, started, wait_until
 from tests.integration.conftest import CHECKOUT
+from tests.integration.connections import connection_of
 from tests.integration.kafka.queue_clients import QueueClients
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.control.queues.forwarders import ForwarderKeeper
@@ -36,7 +37,7 @@ from tidegate.control.queues.report import (
 from tidegate.errors import LeaseLost
 from tidegate.forwarder.zookeeper_members import ZooKeeperMembers
 from tidegate.kafka.delay_queues import QueueTopics
-from tidegate.kafka.settings import KafkaConnection, ZooKeeperConnection
+from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -731,7 +732,7 @@ class Queues:
 
 
 def plain_topics(brokers: BrokersLab) -> QueueTopics:
-    return QueueTopics(KafkaConnection(tuple(brokers.bootstrap_servers.split(","))))
+    return QueueTopics(connection_of(brokers.bootstrap_servers))
 
 
 class TestWithZooKeeper(Queues):

@@ -22,9 +22,9 @@ from lab.kubernetes.api import KubeApi
 from lab.load import LoadClient, LoadPlan
 from lab.process import wait_until
 from lab.prometheus import monitoring
+from tests.integration.connections import connection_of
 from tests.integration.kafka.admin_world import AdminWorld
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.kafka.settings import KafkaConnection
 from tidegate_logic.model import Entity, QuotaKey
 
 pytestmark = [pytest.mark.integration, pytest.mark.kraft]
@@ -161,7 +161,7 @@ def start_clients(stage: Stage, *members: str) -> None:
 @pytest.fixture
 def stage(crds: KubeApi, kraft: KraftLab, unique_name: str, tmp_path: Path) -> Iterator[Stage]:
     crds.kubectl("create", "namespace", unique_name)
-    settings = KafkaConnection(tuple(kraft.bootstrap_servers.split(",")))
+    settings = connection_of(kraft.bootstrap_servers)
     world = AdminWorld(settings, f"__{unique_name}", kraft.cluster_id)
     with ExitStack() as operators:
         made = Stage(crds, kraft, unique_name, tmp_path, world, operators)

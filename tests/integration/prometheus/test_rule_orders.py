@@ -22,9 +22,9 @@ from lab.kafka_admin import login_settings
 from lab.kraft import KraftLab
 from lab.process import patience, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget
+from tests.integration.connections import connection_of
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter
-from tidegate.kafka.settings import KafkaConnection
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
 from tidegate_logic.model import Direction, Entity, QuotaKey, Readings
@@ -135,7 +135,7 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
         patch.setattr(lab_kafka, "JMX_RULES", file)
         kafka = stack.enter_context(KraftLab(users=("alice", "bob")))
         kafka.create_topic("orders", [[1]])
-        client = AdminClient(KafkaConnection((kafka.bootstrap_servers,)))
+        client = AdminClient(connection_of(kafka.bootstrap_servers))
         stack.callback(client.close)
         quotas = {entity: {QuotaKey.PRODUCER_BYTE_RATE: "900000000"} for entity in EVERY}
         assert alter(client, quotas, "unused") == dict.fromkeys(quotas)
