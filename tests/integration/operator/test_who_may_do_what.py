@@ -7,18 +7,21 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes.client import ApiClient, AuthorizationV1Api
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
-from lab.process import patience, wait_until
+from lab.process import patience, started, wait_until
 from tests.integration.chart.rendering import objects, only, rendered
+from tests.integration.conftest import CHECKOUT
 from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.test_operator import LOCAL_COMMAND, RIGHTS
 from tidegate.kafka.settings import ZooKeeperConnection
@@ -42,8 +45,7 @@ class Place:
     log_path: Path
 
     def apply(self, *items: dict[str, Any]) -> None:
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(items)}
-        self.api.kubectl("apply", "-f", "-", input=json.dumps(listed))
+        _apply(self.api, *items)
 
     def ready(self, name: str, namespace: str | None = None) -> tuple[str, str, str]:
         """Status, reason and message of Ready."""
@@ -81,22 +83,29 @@ def place(
 ) -> Iterator[Place]:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
     crds.kubectl("apply", "-f", str(RIGHTS))
-    token = crds.kubectl("create", "token", "tidegate", "--namespace=tidegate", "--duration=1h")
-    kubeconfig = crds.kubeconfig_for(token=token.strip(), path=tmp_path / "tidegate.kubeconfig")
-    log_path = tmp_path / "operator.log"
+    with _operated(crds, kafka, namespace, tmp_path) as found:
+        yield found
+        crds.kubectl(
+            "label", "secret", "login", "-n", namespace, "tidegate.io/credentials=true",
+            "--overwrite",
+        )  # fmt: skip
+        crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
+
+
+@contextmanager
+def _operated(api: KubeApi, kafka: KafkaLab, namespace: str, directory: Path) -> Iterator[Place]:
+    """An operator with whatever rights its ServiceAccount has."""
+    token = api.kubectl("create", "token", "tidegate", "--namespace=tidegate", "--duration=1h")
+    kubeconfig = api.kubeconfig_for(token=token.strip(), path=directory / "tidegate.kubeconfig")
+    log_path = directory / "operator.log"
     store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     with log_path.open("wb") as log:
         operator = subprocess.Popen(
             [*LOCAL_COMMAND, "--kubeconfig", str(kubeconfig)], stdout=log, stderr=subprocess.STDOUT
         )
     try:
-        yield Place(crds, kafka, store, namespace, log_path)
+        yield Place(api, kafka, store, namespace, log_path)
     finally:
-        crds.kubectl(
-            "label", "secret", "login", "-n", namespace, "tidegate.io/credentials=true",
-            "--overwrite",
-        )  # fmt: skip
-        crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=90s")
         operator.terminate()
         operator.wait(timeout=patience(30))
         store.close()
@@ -214,3 +223,58 @@ def test_a_person_with_a_role_of_the_chart_may_do_that_and_no_more(
             assert not may("patch", kind, "status")
     finally:
         crds.kubectl("delete", "clusterrole", name)
+
+
+def test_a_policy_with_budgets_waits_for_the_right_to_list_them(
+    kafka: KafkaLab, unique_name: str, tmp_path: Path
+) -> None:
+    kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
+    with started(KubeApi) as api:  # others want the rights
+        api.install_crds(CHECKOUT / "crds")
+        api.kubectl("create", "namespace", unique_name)
+        for file in sorted(RIGHTS.glob("*.yaml")):
+            api.kubectl("apply", "-f", "-", input=_without_budgets(file.read_text()))
+        secret, policy, *others = one_of_each_kind(kafka, unique_name, unique_name)["items"]
+        _apply(api, policy)
+        api.kubectl(
+            "patch", "bbp", "orders", "-n", unique_name, "--subresource=status", "--type=merge",
+            "--patch", json.dumps({"status": {"budgets": 1}}),
+        )  # fmt: skip
+        _apply(api, secret, *others)
+        with _operated(api, kafka, unique_name, tmp_path) as place:
+            message = place.wait_for("bbp/orders", "False", "BudgetsUnread")
+            assert "bandwidthbudgets" in message
+            assert place.quota(unique_name) is None
+            api.kubectl("apply", "-f", str(RIGHTS))
+            place.wait_for("bbp/orders", "True", "InSync")
+            assert place.quota(unique_name) == "2000000"
+            budget = {
+                "apiVersion": "tidegate.io/v1alpha1",
+                "kind": "BandwidthBudget",
+                "metadata": {"name": "team", "namespace": unique_name},
+                "spec": {
+                    "policyRef": {"name": "orders"},
+                    "total": {"produce": "5M"},
+                    "members": {"tiers": ["gold"]},
+                },
+            }
+            _apply(api, budget)
+            place.wait_for("bb/team", "False", "MetricsNotWatched")
+            api.kubectl("delete", "bbp", "orders", "-n", unique_name, "--timeout=90s")
+
+
+def _apply(api: KubeApi, *items: dict[str, Any]) -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    api.kubectl("apply", "-f", "-", input=json.dumps(listed))
+
+
+def _without_budgets(text: str) -> str:
+    documents = list(yaml.safe_load_all(text))
+    for document in documents:
+        for rule in document.get("rules", []):
+            rule["resources"] = [
+                one for one in rule["resources"] if not one.startswith("bandwidthbudgets")
+            ]
+        if "rules" in document:
+            document["rules"] = [rule for rule in document["rules"] if rule["resources"]]
+    return yaml.safe_dump_all(documents)
